@@ -150,14 +150,14 @@ def test_an_experiment_from_its_start_to_its_end(chromium, server):
         assert page.locator("#name").input_value() == "onboarding-hints"
         assert serious(page) == []
         page.get_by_role("button", name="Create").click()
-        sync_api.expect(page.locator(".notice")).to_contain_text("enrols nobody")
+        sync_api.expect(page.locator(".notice")).to_contain_text("enrols no users")
         live = server.store.load("onboarding-hints")
         assert live.status().status == "paused"
         page.get_by_role("button", name="Start").click()
-        sync_api.expect(page.locator(".notice")).to_have_text("It runs.")
+        sync_api.expect(page.locator(".notice")).to_have_text("Running.")
         assert live.status().status == "running"
         verdict = page.locator(".say")
-        assert verdict.inner_text() == "Nothing can be said yet."
+        assert verdict.inner_text() == "It is too early for a result."
 
         page.locator("#question summary").click()
         page.locator("#reason").fill("half a sentence")
@@ -178,21 +178,21 @@ def test_an_experiment_from_its_start_to_its_end(chromium, server):
         page.locator("#period").fill("30")
         sync_api.expect(page.locator("#legend .sum")).to_contain_text("instead of 60")
 
-        page.get_by_role("link", name="Preview one").click()
+        page.get_by_role("link", name="Preview").click()
         page.get_by_label("Name").fill("late")
         page.get_by_label("Policy").fill("ucb1(alpha=3)")
         page.get_by_role("button", name="Preview").click()
         assert "late" not in live.experiment.policies
-        assert "Periods it replays without a user" in page.locator("#preview").inner_text()
+        assert "Periods replayed without a user" in page.locator("#preview").inner_text()
         page.get_by_role("button", name="Add late").click()
-        sync_api.expect(page.get_by_role("status")).to_have_text("late is a challenger now.")
+        sync_api.expect(page.get_by_role("status")).to_have_text("late was added.")
         page.get_by_role("link", name="late against greedy").click()
         assert "policy=late" in page.url
 
         page.locator("#arm").select_option("<b>tour</b>")
         page.locator("#reason").fill("it is broken")
         page.get_by_role("button", name="Disable").click()
-        sync_api.expect(page.get_by_role("status")).to_contain_text("Nobody is shown <b>tour</b>")
+        sync_api.expect(page.get_by_role("status")).to_contain_text("<b>tour</b> is disabled")
         assert live.status().disabled == ("<b>tour</b>",)
 
         page.locator("#confirmation").fill("onboarding-hints")
@@ -334,7 +334,7 @@ def test_the_playground_answers_while_it_is_changed(chromium, session, server):
         sync_api.expect(page.locator("#command")).to_contain_text("bernoulli(0.99, 0.5, 0.3)")
         assert page.evaluate("window.kept")
         assert page.evaluate("document.activeElement.id") == "mean1"
-        page.get_by_role("link", name="Start it live").click()
+        page.get_by_role("link", name="Start a live experiment").click()
         assert page.locator("#guess").input_value() == "0.99, 0.5, 0.3"
 
 

@@ -105,12 +105,12 @@ def test_it_leads_to_a_live_experiment_with_the_same_policies(served, log_in):
         ({"a": "<script>alert(1)</script>"}, "<script>alert(1)"),
         ({"a": "other", "a_other": "external(mine)"}, "external"),
         ({"b": "ucb1(alpha=1)"}, "is chosen twice"),
-        ({"arms": "9"}, "from 2 to 5"),
+        ({"arms": "9"}, "choose 2 to 5 arms"),
         ({"mean1": "7"}, "Bernoulli.means"),
         ({"mean1": "nan"}, "nan"),
         ({"horizon": "many"}, "a whole number is needed"),
-        ({"replications": "1"}, "replications: from 2 to 1,000"),
-        ({"replications": "1001"}, "replications: from 2 to 1,000"),
+        ({"replications": "1"}, "choose 2 to 1,000 replications"),
+        ({"replications": "1001"}, "choose 2 to 1,000 replications"),
         ({"horizon": "1000000", "replications": "1000"}, "at most 100,000,000 periods"),
         ({"more": "\n".join(f"ucb1(alpha={k})" for k in range(2, 30))}, "at most 20"),
     ],
@@ -135,7 +135,7 @@ def held(monkeypatch):
         return sl.simulate(experiment, environment, **options)
 
     monkeypatch.setattr(simulations, "simulate", simulate)
-    monkeypatch.setattr(simulations, "SECONDS", 0.05)
+    monkeypatch.setattr(simulations, "WAIT_SECONDS", 0.05)
     yield go, calls
     go.set()
 
@@ -150,7 +150,7 @@ def test_it_shows_how_far_it_is(held, log_in, text_of):
 
 
 @pytest.mark.slow
-def test_what_nobody_waits_for_is_given_up(held, monkeypatch):
+def test_what_nobody_waits_for_is_abandoned(held, monkeypatch):
     go, calls = held
     monkeypatch.setattr(simulations, "PATIENCE_SECONDS", 0.0)
     known = Simulations()
@@ -161,7 +161,7 @@ def test_what_nobody_waits_for_is_given_up(held, monkeypatch):
 
     async def ask_all():
         first = await ask(0)
-        others = [await ask(seed) for seed in range(1, simulations.KEPT + 3)]
+        others = [await ask(seed) for seed in range(1, simulations.MAX_SIMULATIONS + 3)]
         go.set()
         while known._is_working:
             await asyncio.sleep(0.01)
@@ -169,5 +169,5 @@ def test_what_nobody_waits_for_is_given_up(held, monkeypatch):
 
     asked = asyncio.run(ask_all())
     assert not any(one.has_ended for one in asked)
-    assert all(one.is_given_up for one in asked)
+    assert all(one.is_abandoned for one in asked)
     assert calls == []  # the first one too had nobody waiting when it began

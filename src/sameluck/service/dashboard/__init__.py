@@ -1,5 +1,5 @@
-"""The dashboard: pages of the service on which a person watches live experiments and controls them.
+"""Dashboard: pages on which a person watches and controls live experiments.
 
-Pages are rendered on the server and can be read without script; `static/dashboard.js` replaces their changed parts
+The server renders whole pages, which work without script. `static/dashboard.js` replaces the changed parts of a page
 every few seconds.
 """

@@ -1,4 +1,4 @@
-"""`Draft`: an experiment as the fields of a form, and what it would take."""
+"""`Draft`: an experiment as the fields of a form, and its plan."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from sameluck.inference import Plan, plan
 from sameluck.service.limits import Limits
 
 PILOT = 100  # simulated replications
-MOST_PERIODS = 5_000_000  # that a preview simulates
-ROWS = 3  # policies in the form
+MAX_PERIODS = 5_000_000  # that a preview simulates
+POLICY_ROWS = 3  # in the form
 
 DEFAULTS = {
     "name": "",
@@ -33,18 +33,17 @@ DEFAULTS = {
 
 
 class Draft(NamedTuple):
-    """The fields of the form, as they were typed."""
+    """The fields of the form as text."""
 
     fields: Mapping[str, str]
 
     @staticmethod
     def of(typed: Mapping[str, str]) -> Draft:
-        """The draft of what was typed, with defaults where nothing was."""
+        """Return the draft of the typed fields, with defaults for missing fields."""
         return Draft({name: typed.get(name, value)[:2_000] for name, value in DEFAULTS.items()})
 
     @property
     def arms(self) -> list[str]:
-        """The names of the arms."""
         return items(self.fields["arms"])
 
     @property
@@ -52,16 +51,16 @@ class Draft(NamedTuple):
         """The policies in text form; the first is the control."""
         rows = [
             (self.fields[f"policy{row}_name"].strip(), self.fields[f"policy{row}"].strip())
-            for row in range(1, ROWS + 1)
+            for row in range(1, POLICY_ROWS + 1)
         ]
-        given = [(name, policy) for name, policy in rows if name or policy]
-        if len({name for name, _ in given}) < len(given):
-            raise Invalid("each policy needs a name of its own")
-        return dict(given)
+        filled = [(name, policy) for name, policy in rows if name or policy]
+        if len({name for name, _ in filled}) < len(filled):
+            raise Invalid("two policies have the same name; give each policy its own name")
+        return dict(filled)
 
     def document(self) -> dict[str, Any]:
-        """The body of `POST /v1/experiments`; it is checked there."""
-        window = number("the window of rewards", self.fields["window"])
+        """Return the body of `POST /v1/experiments`, which checks it."""
+        window = number("seconds until a reward counts as 0", self.fields["window"])
         return {
             "name": self.fields["name"].strip(),
             "policies": self.policies,
@@ -72,7 +71,7 @@ class Draft(NamedTuple):
         }
 
     def experiment(self, limits: Limits) -> Experiment:
-        """The experiment, checked."""
+        """Return the checked experiment."""
         body = self.document()
         sizes = len(body["arms"]), len(body["policies"]), body["horizon"], body["replications"]
         limits.check_experiment(*sizes)
@@ -80,43 +79,43 @@ class Draft(NamedTuple):
         return Experiment.from_dict({key: body[key] for key in keys})
 
     def plan(self, limits: Limits) -> Plan:
-        """What it would take, by a simulation in which the arms pay as guessed."""
+        """Return the plan, from a simulation in which the arms have the guessed means."""
         experiment = self.experiment(limits)
         periods = PILOT * experiment.horizon * len(experiment.policies)
-        if periods > MOST_PERIODS:
+        if periods > MAX_PERIODS:
             raise Invalid(
-                f"a preview simulates at most {MOST_PERIODS:,} periods, and this takes {periods:,}; use sl.plan"
+                f"a preview simulates at most {MAX_PERIODS:,} periods, and this one takes {periods:,}; use sl.plan"
             )
-        guess = [number("a guess", item) for item in items(self.fields["guess"])]
+        guess = [number("a guessed mean reward", item) for item in items(self.fields["guess"])]
         if len(guess) != experiment.n_arms:
             raise Invalid(
-                f"guess what each of the {experiment.n_arms} arms pays, got {len(guess)} numbers"
+                f"guess the mean reward of each of the {experiment.n_arms} arms, got {len(guess)} numbers"
             )
         return plan(
             experiment,
             Bernoulli(guess),
             replications=experiment.replications,
             pilot=PILOT,
-            arrivals_per_day=number("users a day", self.fields["arrivals"]),
+            arrivals_per_day=number("users per day", self.fields["arrivals"]),
         )
 
 
 def items(text: str) -> list[str]:
-    """What commas separate in a field."""
+    """Return the items of a field that commas separate."""
     return [item.strip() for item in text.split(",") if item.strip()]
 
 
-def whole(what: str, text: str) -> int:
-    """The whole number of a field, or `Invalid`."""
+def whole(name: str, text: str) -> int:
+    """Return the whole number of a field, or raise `Invalid`."""
     try:
         return int(text.replace(",", ""))
     except ValueError:
-        raise Invalid(f"{what}: a whole number is needed, got {shown(text)}") from None
+        raise Invalid(f"{name} must be a whole number, got {shown(text)}") from None
 
 
-def number(what: str, text: str) -> float:
-    """The number of a field, or `Invalid`."""
+def number(name: str, text: str) -> float:
+    """Return the number of a field, or raise `Invalid`."""
     try:
         return float(text)
     except ValueError:
-        raise Invalid(f"{what}: a number is needed, got {shown(text)}") from None
+        raise Invalid(f"{name} must be a number, got {shown(text)}") from None

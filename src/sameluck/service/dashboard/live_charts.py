@@ -1,12 +1,14 @@
-"""The charts of a live experiment: the effect over the horizon, replication by replication, users, a sparkline."""
+"""Charts of a live experiment: effect over the horizon, single replications, users, and the arms of each policy."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 from urllib.parse import urlencode
 
 import numpy as np
 
+from sameluck.arrays import Floats, Ints
 from sameluck.reporting.pages.charts import (
     Chart,
     Label,
@@ -27,11 +29,14 @@ from sameluck.service.dashboard.verdicts import Verdict
 from sameluck.wording import digits_for, signed
 
 TABLE_ROWS = 200
-MANY = 4  # challengers, from which on a board has them
+SHADES = 4  # of arms; further arms share the last
+RIBBON_STEP = 3  # checkpoints in one step of a ribbon; shares of fewer periods are ragged
+TABLE_ARMS = 20
+MIN_BOARD = 4  # challengers that are shown as a leader board
 
 
 def horizon_chart(verdict: Verdict) -> tuple[Chart, tuple[float, float] | None] | None:
-    """The effect over the horizon, and by how much wider the naive interval would be, for how many more users."""
+    """Return the effect over the horizon, and the naive interval's width and users as multiples of this design's."""
     finding = verdict.finding
     if finding.effect is None:
         return None
@@ -39,13 +44,13 @@ def horizon_chart(verdict: Verdict) -> tuple[Chart, tuple[float, float] | None] 
 
 
 def challengers_board(verdicts: Sequence[Verdict], path: str) -> LeaderBoard | None:
-    """Many challengers against the control, each name with a link to its charts; empty if there are few."""
-    known = [one.finding for one in verdicts if one.finding.effect]
-    if len(verdicts) < MANY or not known:
+    """Return the leader board of many challengers, with links to their charts; None if there are few."""
+    findings = [verdict.finding for verdict in verdicts if verdict.finding.effect]
+    if len(verdicts) < MIN_BOARD or not findings:
         return None
-    control = known[0].control
+    control = findings[0].control
     entries = [BoardEntry(control, 0.0, 0.0, 0.0)]
-    for finding in known:
+    for finding in findings:
         effect, link = finding.curve[-1], f"{path}?{urlencode({'policy': finding.policy})}"
         bounds = (effect.effect, effect.low, effect.high)
         entries.append(BoardEntry(finding.policy, *bounds, link=link))
@@ -53,13 +58,13 @@ def challengers_board(verdicts: Sequence[Verdict], path: str) -> LeaderBoard | N
 
 
 def replications_chart(finding: Finding) -> Chart | None:
-    """One dot for each replication; line and band are what could be seen on the way."""
+    """Return a chart with a dot for each replication, and the running mean with its anytime interval."""
     count, differences = finding.replications, finding.differences
     if not count:
         return None
     numbers, means = np.arange(1.0, count + 1), finding.running_means
     bounds = [finding.effect.low, finding.effect.high] if finding.effect is not None else []
-    # With some room, so that no dot is cut at an edge, which may be 0.
+    # A margin, so that no dot is cut at an edge, which may be 0.
     highest = float(np.abs(differences).max())
     x, y = (
         Scale(0.5, max(count, 8) + 0.5),
@@ -71,30 +76,33 @@ def replications_chart(finding: Finding) -> Chart | None:
             ]
         ),
     )
-    known = np.isfinite(finding.half_widths)
+    bounded = np.isfinite(finding.half_widths)
     at, halves = x.at(numbers), finding.half_widths
     marks = [
         y_axis(y)[1],
         Mark("zero", f"M0 {y.up([0.0])[0]:.0f}H1000"),
-        Mark("band", band(at[known], y.up((means - halves)[known]), y.up((means + halves)[known]))),
+        Mark(
+            "band",
+            band(at[bounded], y.up((means - halves)[bounded]), y.up((means + halves)[bounded])),
+        ),
     ]
     labels = []
     if (since := finding.decided_at) is not None:
-        place = float(x.at([since])[0])
-        marks.append(Mark("mark", f"M{place:.0f} 0V1000"))
-        late = place > 600
+        decided_x = float(x.at([since])[0])
+        marks.append(Mark("mark", f"M{decided_x:.0f} 0V1000"))
+        is_right = decided_x > 600
         labels.append(
             Label(
-                place / 10 + (-2 if late else 2),
+                decided_x / 10 + (-2 if is_right else 2),
                 4,
                 f"left zero at {since}",
                 "strong",
-                "end" if late else "start",
+                "end" if is_right else "start",
             )
         )
     ahead = differences >= 0
     marks += [
-        Mark("line", line(at[known], y.up(means[known]))),
+        Mark("line", line(at[bounded], y.up(means[bounded]))),
         Mark("dots", dots(at[ahead], y.up(differences[ahead]))),
         Mark("dots behind", dots(at[~ahead], y.up(differences[~ahead]))),
     ]
@@ -130,7 +138,7 @@ def _counts_axis(x: Scale, count: int) -> list[Label]:
 
 
 def users_chart(runs: Runs) -> Chart | None:
-    """Real users against those of the naive design, as replications complete."""
+    """Return the chart of real users and of the naive design's users, by complete replications."""
     count = runs.replications
     if not count:
         return None
@@ -173,14 +181,14 @@ def users_chart(runs: Runs) -> Chart | None:
 
 
 def sparkline(finding: Finding) -> Chart | None:
-    """The running mean with its anytime band, for a list."""
-    known = np.isfinite(finding.half_widths)
-    if finding.effect is None or not known.any():
+    """Return the running mean with its anytime interval, for a list."""
+    bounded = np.isfinite(finding.half_widths)
+    if finding.effect is None or not bounded.any():
         return None
-    numbers = np.arange(1.0, finding.replications + 1)[known]
-    means, halves = finding.running_means[known], finding.half_widths[known]
-    most = 1.4 * max(abs(finding.effect.low), abs(finding.effect.high))
-    x, y = Scale(1, max(finding.replications, 2)), Scale(-most, most)
+    numbers = np.arange(1.0, finding.replications + 1)[bounded]
+    means, halves = finding.running_means[bounded], finding.half_widths[bounded]
+    limit = 1.4 * max(abs(finding.effect.low), abs(finding.effect.high))
+    x, y = Scale(1, max(finding.replications, 2)), Scale(-limit, limit)
     at = x.at(numbers)
     return Chart(
         label="effect so far: the band "
@@ -194,4 +202,106 @@ def sparkline(finding: Finding) -> Chart | None:
         x_ticks=[],
         labels=[],
         size="spark",
+    )
+
+
+class ArmRow(NamedTuple):
+    """The mean reward of an arm, its users, and each policy's pulls per replication."""
+
+    name: str
+    paid: str
+    users: int
+    pulls: list[str]
+
+
+class Ribbon(NamedTuple):
+    """The arms that one policy plays over time."""
+
+    policy: str
+    colour: int | None
+    summary: str
+    chart: Chart
+
+
+def arm_means(runs: Runs) -> tuple[Floats, Floats]:
+    """Return the mean reward of each arm over real users, and the number of these users."""
+    depths, arms = runs.stack_depths, runs.experiment.n_arms
+    which = np.repeat(np.tile(np.arange(arms), depths.size // arms), depths.ravel())
+    users = np.bincount(which, minlength=arms).astype(float)
+    values = np.zeros(which.size) if runs.observed is None else runs.observed
+    with np.errstate(invalid="ignore"):
+        return np.bincount(which, values, minlength=arms) / users, users
+
+
+def ribbons(
+    runs: Runs, colours: Mapping[str, int | None]
+) -> tuple[list[Ribbon], list[ArmRow], list[str]]:
+    """Return the arms that each policy plays over time, a table of arms, and the names of the shades.
+
+    The arm with the highest mean reward is at the bottom.
+    """
+    if not runs.replications:
+        return [], [], []
+    runs = runs.at(_steps(runs.checkpoints))
+    means, users = arm_means(runs)
+    order = np.argsort(-np.nan_to_num(means, nan=-np.inf), kind="stable")
+    names = runs.experiment.arm_names
+    pulls = runs.pulls.mean(axis=0)  # (policy, checkpoint, arm)
+    horizon = int(runs.checkpoints[-1])
+    lengths = np.diff(runs.checkpoints, prepend=0)
+    shares = np.diff(pulls, axis=1, prepend=0)[:, :, order] / lengths[None, :, None]
+    if len(names) > SHADES:
+        head, tail = shares[:, :, : SHADES - 1], shares[:, :, SHADES - 1 :]
+        shares = np.concatenate([head, tail.sum(axis=2, keepdims=True)], axis=2)
+    shades = [names[arm] for arm in order[: shares.shape[2]]]
+    if len(names) > SHADES:
+        shades[-1] = f"{len(names) - SHADES + 1} others"
+    drawn = [
+        Ribbon(
+            policy,
+            colours[policy],
+            f"{shades[0]} {pulls[k, -1, order[0]] / horizon:.0%} overall, {shares[k, -1, 0]:.0%} at the end",
+            _ribbon(runs, policy, shares[k], shades),
+        )
+        for k, policy in enumerate(runs.policies)
+    ]
+    rows = [
+        ArmRow(
+            names[arm],
+            "-" if np.isnan(means[arm]) else f"{means[arm]:.3g}",
+            int(users[arm]),
+            [f"{pulls[k, -1, arm]:,.0f}" for k in range(len(runs.policies))],
+        )
+        for arm in order[:TABLE_ARMS]
+    ]
+    return drawn, rows, shades
+
+
+def _steps(checkpoints: Ints) -> list[int]:
+    """Return the ends of a ribbon's steps; a short first step is joined to the second."""
+    ends = [int(period) for period in checkpoints[::-RIBBON_STEP][::-1]]
+    return ends[1:] if len(ends) > 2 and 2 * ends[0] < ends[1] else ends
+
+
+def _ribbon(runs: Runs, policy: str, shares: Floats, shades: list[str]) -> Chart:
+    x, y = Scale(0, int(runs.checkpoints[-1])), Scale(0, 1)
+    starts = np.concatenate([[0], runs.checkpoints[:-1]])
+    at = np.concatenate([[0.0], x.at((starts + runs.checkpoints) / 2)[1:-1], [1_000.0]])
+    if runs.checkpoints.size < 2:
+        at, shares = np.array([0.0, 1_000.0]), np.repeat(shares, 2, axis=0)
+    above = np.concatenate([np.zeros((shares.shape[0], 1)), np.cumsum(shares, axis=1)], axis=1)
+    marks = [
+        Mark(f"arm{shade + 1}", band(at, y.up(above[:, shade]), y.up(above[:, shade + 1])))
+        for shade in range(shares.shape[1])
+    ]
+    return Chart(
+        label=f"Arms that {policy} plays by period; {shades[0]} {shares[-1, 0]:.0%} at the end",
+        marks=marks,
+        y_ticks=[Label(0, 0, "100%"), Label(0, 50, "50%"), Label(0, 100, "0")],
+        x_ticks=[
+            Label(0, 100, "period 1", anchor="start"),
+            Label(100, 100, f"{runs.checkpoints[-1]:,}", anchor="end"),
+        ],
+        labels=[Label(60, 80, shades[0], "on-arm")] if shares[:, 0].mean() > 0.4 else [],
+        size="ribbon",
     )

@@ -1,4 +1,4 @@
-"""`Overview`: what the pages show of one experiment, computed at most once a second for all who watch."""
+"""`Overview`: the data of one experiment's pages, computed at most once a second for all visitors."""
 
 from __future__ import annotations
 
@@ -23,93 +23,95 @@ from sameluck.service.dashboard.findings import (
 from sameluck.service.dashboard.verdicts import Verdict, summary_of, verdict_of
 
 FRESH_SECONDS, CHECKED_SECONDS = 0.9, 10.0
-COLOURS = 4  # of policies; with more of them none has one
+COLOURS = 4  # with more policies than this none has a colour
 
 
 class Overview(NamedTuple):
     """An experiment at one moment."""
 
-    at: float  # of the monotonic clock
-    checked_at: float
+    at: float  # monotonic seconds
+    checked_at: float  # monotonic seconds of the health checks
     name: str
     started_at: str | None
     experiment: Experiment
     options: LiveOptions
     status: Status
     findings: list[Finding]
-    runs: Runs  # of the policies that have completed the most replications
+    runs: Runs  # of the policies with the most complete replications
     replications: list[ReplicationStatus]
     checks: tuple[Check, ...]
     history: list[Change]
 
     @property
     def alarming(self) -> Check | None:
-        """The first check that gives alarm."""
+        """First health check in the state alarm."""
         return next((check for check in self.checks if check.verdict == "alarm"), None)
 
     @property
     def alarm(self) -> str:
-        """The name of the first check that gives alarm; empty if none does."""
+        """Name of the first health check in the state alarm; empty if there is none."""
         return self.alarming.name if self.alarming else ""
 
     @property
     def verdicts(self) -> list[Verdict]:
-        """Every finding in words."""
-        return [verdict_of(one, aa=self.options.aa, alarm=self.alarm) for one in self.findings]
+        """Findings in words."""
+        return [
+            verdict_of(finding, aa=self.options.aa, alarm=self.alarm) for finding in self.findings
+        ]
 
     @property
     def summary(self) -> str:
-        """All challengers in a sentence."""
+        """Sentence about all challengers."""
         return summary_of(self.verdicts)
 
     @property
-    def places(self) -> dict[str, int | None]:
-        """The number of each policy's colour and mark: the control has the first; None if there are many."""
+    def colours(self) -> dict[str, int | None]:
+        """Number of each policy's colour and mark, 0 for the control; None for every policy if there are many."""
         control = self.experiment.control
         names = [control, *(name for name in self.experiment.policies if name != control)]
-        few = len(names) <= COLOURS
-        return {name: place if few else None for place, name in enumerate(names)}
+        are_coloured = len(names) <= COLOURS
+        return {name: index if are_coloured else None for index, name in enumerate(names)}
 
     @property
     def added(self) -> list[str]:
-        """Policies that were added after the start."""
+        """Names of the policies that were added after the start."""
         return [change.subject for change in self.history if change.what == "policy added"]
 
     @property
     def users(self) -> tuple[int, int]:
-        """Real users of the replications that count, and those of the naive design."""
+        """Real users of the replications that results use, and the users of the naive design."""
         runs = self.runs
         asked = int(runs.interactions[:, -1].sum()) if runs.replications else 0
         return asked, runs.replications * len(runs.policies) * self.experiment.horizon
 
 
 class Overviews:
-    """The overviews of a service by name of the experiment."""
+    """The overviews of a service by experiment name. Under a lock per experiment, one thread computes for all."""
 
     def __init__(self) -> None:
-        self._known: dict[str, Overview] = {}
+        self._overviews: dict[str, Overview] = {}
         self._locks: dict[str, threading.Lock] = {}
 
     def of(self, live: LiveExperiment) -> Overview:
-        """The overview of an experiment, as old as a second."""
+        """Return the overview of an experiment, at most a second old."""
         with self._locks.setdefault(live.name, threading.Lock()):
-            before = self._known.get(live.name)
+            before = self._overviews.get(live.name)
             if before is None or time.monotonic() > before.at + FRESH_SECONDS:
-                self._known[live.name] = _overview(live, before)
-            return self._known[live.name]
+                self._overviews[live.name] = _overview(live, before)
+            return self._overviews[live.name]
 
     def forget(self, name: str) -> None:
-        """Compute an overview anew when it is next needed, after a change."""
-        self._known.pop(name, None)
+        """Drop an overview after a change, so that it is computed again."""
+        self._overviews.pop(name, None)
 
 
 def _overview(live: LiveExperiment, before: Overview | None) -> Overview:
     status, history, now = live.status(), live.history(), time.monotonic()
     if before is not None and before.history != history:
-        before = None  # policies may have been added, or users erased
+        before = None  # policies may have been added or users erased
     if before is not None and before.status == status and not _is_unchecked(before, now):
         return before._replace(at=now)
-    # Two policies have done what is complete, no more; of three, two may have done more.
+    # With two policies, findings change only when a replication completes. With more, a pair may complete one alone.
     if (
         before is not None
         and _counts(before.status) == _counts(status)
@@ -140,11 +142,11 @@ def _overview(live: LiveExperiment, before: Overview | None) -> Overview:
 
 
 def _counts(status: Status) -> tuple[int, int]:
-    """What changes when a replication is completed, or a default reward is taken back."""
+    """Return the counts that change when a replication completes or a default reward is taken back."""
     return status.complete, status.defaulted
 
 
 def _is_unchecked(overview: Overview, now: float) -> bool:
-    """Whether the health checks are to be made again."""
+    """Return whether the health checks must run again."""
     active = overview.status.status not in ENDED
     return active and now > overview.checked_at + CHECKED_SECONDS

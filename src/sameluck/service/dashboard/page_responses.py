@@ -1,4 +1,4 @@
-"""Pages from templates, with the headers that a browser needs to show them safely."""
+"""Responses with pages, made from templates, with security headers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ HEADERS = {
 
 @cache
 def templates() -> Environment:
-    """The templates; every value is escaped."""
+    """Return the templates of the dashboard and of reports; every value is escaped."""
     result = environment("sameluck.service.dashboard")
     result.filters["in_path"] = lambda text: quote(text, safe="")
     result.filters["day"] = day
@@ -36,20 +36,20 @@ def templates() -> Environment:
 
 
 def day(moment: str) -> str:
-    """A time as `Thu 12 Nov 09:00`."""
+    """Return a time as `Thu 12 Nov 09:00`."""
     return datetime.fromisoformat(moment).strftime("%a %-d %b %H:%M")
 
 
 def page(template: str, status: int = 200, /, **values: object) -> Response:
-    """A page; its tag tells a browser that nothing has changed."""
+    """Return a page with an ETag, by which a browser asks whether it has changed."""
     text = templates().get_template(template).render(**values)
     tag = f'"{hashlib.sha256(text.encode()).hexdigest()[:32]}"'
     headers = {**HEADERS, "ETag": tag}
     return Response(text, status, headers, media_type="text/html")
 
 
-def unless_known(request: Request, response: Response) -> Response:
-    """The page, or an empty answer if the browser has it."""
+def unless_unchanged(request: Request, response: Response) -> Response:
+    """Return the page, or 304 without a body if the browser has it."""
     if request.headers.get("if-none-match") == response.headers["ETag"]:
         return Response(status_code=304, headers=HEADERS | {"ETag": response.headers["ETag"]})
     return response

@@ -1,4 +1,4 @@
-"""The playground: the fields of its form, and what a simulation of them found."""
+"""`Setting`: the form of the playground, and the question that it asks."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from sameluck.service.dashboard.findings import checkpoints_of
 from sameluck.service.dashboard.simulations import Question
 from sameluck.service.limits import Limits
 
-MOST_PERIODS = 100_000_000  # of all policies and replications
-MOST_REPLICATIONS = 1_000
+MAX_PERIODS = 100_000_000  # of all policies and replications
+MAX_REPLICATIONS = 1_000
 ARMS = (2, 3, 4, 5)
 HORIZONS = (100, 300, 1_000, 3_000, 10_000)
 REPLICATIONS = (10, 20, 50, 200)
@@ -33,15 +33,17 @@ class Choice(NamedTuple):
 
 CHOICES = (
     Choice(
-        "thompson_bernoulli", "Thompson sampling", "plays arms as often as they may be the best"
+        "thompson_bernoulli",
+        "Thompson sampling",
+        "plays each arm with the probability that it is the best",
     ),
     Choice("ucb1(alpha=1)", "UCB1, alpha 1", "plays the arm with the highest upper bound"),
     Choice(
         "epsilon_greedy(epsilon=0.1)",
         "Epsilon-greedy, 0.1",
-        "plays at random in a tenth of periods",
+        "plays a random arm in a tenth of the periods",
     ),
-    Choice("uniform", "Uniform", "plays every arm as often"),
+    Choice("uniform", "Uniform", "plays all arms equally often"),
 )
 
 DEFAULTS = {
@@ -63,23 +65,23 @@ DEFAULTS = {
 
 
 class Setting(NamedTuple):
-    """The fields of the form, as they were chosen."""
+    """The chosen fields of the form as text."""
 
     fields: Mapping[str, str]
 
     @staticmethod
     def of(chosen: Mapping[str, str]) -> Setting:
-        """The setting of what was chosen, with defaults where nothing was."""
+        """Return the setting of the chosen fields, with defaults for missing fields."""
         fields = {name: chosen.get(name, value)[:2_000] for name, value in DEFAULTS.items()}
-        known = {OTHER, *(choice.policy for choice in CHOICES)}
+        offered = {OTHER, *(choice.policy for choice in CHOICES)}
         for side in ("a", "b"):
-            if fields[side] not in known:  # by a link: the form has a field for it
+            if fields[side] not in offered:  # from a link; the form has a text field for it
                 fields |= {side: OTHER, f"{side}_other": fields[side]}
         return Setting(fields)
 
     @property
     def policies(self) -> list[str]:
-        """The policies by their text forms in brief, which are their names; the first is the control."""
+        """Names of the policies, which are their brief text forms; the first is the control."""
         chosen = [
             self.fields[f"{side}_other"] if self.fields[side] == OTHER else self.fields[side]
             for side in ("a", "b")
@@ -88,21 +90,21 @@ class Setting(NamedTuple):
         for text in [*chosen, *filter(str.strip, self.fields["more"].splitlines())]:
             policy = text_forms.normal_form(text_forms.parse(text, POLICIES, "policy"))
             names.append(text_forms.write(policy, brief=True))
-        if twice := {name for name in names if names.count(name) > 1}:
-            raise Invalid(f"{twice.pop()} is chosen twice; a comparison needs different policies")
+        if repeated := {name for name in names if names.count(name) > 1}:
+            raise Invalid(f"{repeated.pop()} is chosen twice; choose different policies")
         return names
 
     @property
     def means(self) -> list[float]:
-        """What each arm pays on average."""
+        """Mean reward of each arm."""
         arms = whole("arms", self.fields["arms"])
         if arms not in ARMS:
-            raise Invalid(f"arms: from {ARMS[0]} to {ARMS[-1]}, got {arms}")
+            raise Invalid(f"choose {ARMS[0]} to {ARMS[-1]} arms, got {arms}")
         return [number(f"arm {k}", self.fields[f"mean{k}"]) for k in range(1, arms + 1)]
 
     @property
     def environment(self) -> str:
-        """The environment in text form."""
+        """Environment in text form."""
         return f"bernoulli({', '.join(f'{mean:g}' for mean in self.means)})"
 
     @property
@@ -113,17 +115,17 @@ class Setting(NamedTuple):
         }
 
     def question(self, limits: Limits) -> Question:
-        """What is to be simulated, checked."""
+        """Return the checked question to simulate."""
         policies, means, sizes = self.policies, self.means, self.sizes
         horizon, replications = sizes["horizon"], sizes["replications"]
         limits.check_experiment(len(means), len(policies), horizon, replications)
-        if not 2 <= replications <= MOST_REPLICATIONS:
-            raise Invalid(f"replications: from 2 to {MOST_REPLICATIONS:,}, got {replications:,}")
+        if not 2 <= replications <= MAX_REPLICATIONS:
+            raise Invalid(f"choose 2 to {MAX_REPLICATIONS:,} replications, got {replications:,}")
         periods = horizon * replications * len(policies)
-        if periods > MOST_PERIODS:
+        if periods > MAX_PERIODS:
             raise Invalid(
-                f"the playground simulates at most {MOST_PERIODS:,} periods, and this takes {periods:,}; "
-                "sameluck compare has no such limit"
+                f"the playground simulates at most {MAX_PERIODS:,} periods, and these settings take {periods:,}; "
+                "use sameluck compare, which has no such limit"
             )
         arms = [f"arm {k}" for k in range(1, len(means) + 1)]
         definition = {"policies": {name: name for name in policies}, "arms": arms, **sizes}
@@ -133,7 +135,7 @@ class Setting(NamedTuple):
 
     @property
     def start_path(self) -> str:
-        """The form of a live experiment with the same policies; empty if it has no room for them."""
+        """Path of the form of a live experiment with the same policies; empty if there are too many policies."""
         policies, means = self.policies, self.means
         if len(policies) > 3:
             return ""

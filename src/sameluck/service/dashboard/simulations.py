@@ -1,7 +1,7 @@
-"""`Simulations`: what the playground computes, in the background and one at a time.
+"""`Simulations`: the simulations of the playground, which one background thread runs in turn.
 
-A page asks again while it waits. A simulation that nobody has asked for lately is given up, so that one who moves a
-slider waits for the last of their questions only.
+A page repeats its request while it waits. A simulation that no page has requested lately is abandoned, so that a
+visitor who moves a slider waits only for the last simulation.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from sameluck.experiment import Experiment
 from sameluck.runs import Runs
 from sameluck.simulation.simulate import simulate
 
-KEPT = 8  # simulations: those that wait, and answers that the next request finds
-SECONDS, STEP_SECONDS = 0.7, 0.02  # that a request waits for an answer
-PATIENCE_SECONDS = 5.0  # after the last request, until a simulation is given up
+MAX_SIMULATIONS = 8  # waiting or answered; then the oldest is dropped
+WAIT_SECONDS, STEP_SECONDS = 0.7, 0.02  # of a request for an answer
+PATIENCE_SECONDS = 5.0  # after the last request, before a simulation is abandoned
 
 _log = logging.getLogger("sameluck")
 
 
 class Question(NamedTuple):
-    """What to simulate."""
+    """An experiment to simulate."""
 
     experiment: Experiment
     environment: str  # in text form
@@ -35,23 +35,23 @@ class Question(NamedTuple):
 
     @property
     def key(self) -> tuple[str, str]:
-        """Equal for questions that have the same answer."""
+        """Key that is equal for questions with the same answer."""
         return self.experiment.digest, self.environment
 
 
 class Answer(NamedTuple):
-    """The same policies under both designs; of more than two, under replay alone."""
+    """Runs of the policies under both designs; with more than two policies under replay alone."""
 
     replay: Runs
     naive: Runs | None
 
 
-class GivenUp(Exception):
-    """Nobody waits for a simulation any more."""
+class Abandoned(Exception):
+    """No page waits for the simulation any more."""
 
 
 class Simulation:
-    """A question, how much of it is computed, and its answer or why there is none."""
+    """A question, the share that is computed, and its answer or the reason why there is none."""
 
     def __init__(self, question: Question) -> None:
         self.question = question
@@ -59,7 +59,7 @@ class Simulation:
         self.share = 0.0
         self.answer: Answer | None = None
         self.problem = ""
-        self.is_given_up = False
+        self.is_abandoned = False
 
     @property
     def has_ended(self) -> bool:
@@ -68,23 +68,23 @@ class Simulation:
 
     def run(self) -> None:
         """Simulate the designs."""
-        two = len(self.question.experiment.policies) == 2
+        is_pair = len(self.question.experiment.policies) == 2
         try:
-            replay = self._runs(Replay(), 0.0, 0.5 if two else 1.0)
-            self.answer = Answer(replay, self._runs(Naive(), 0.5, 0.5) if two else None)
-        except GivenUp:
-            self.is_given_up = True
+            replay = self._runs(Replay(), 0.0, 0.5 if is_pair else 1.0)
+            self.answer = Answer(replay, self._runs(Naive(), 0.5, 0.5) if is_pair else None)
+        except Abandoned:
+            self.is_abandoned = True
         except SameluckError as error:
             self.problem = str(error)
         except Exception:
             _log.exception("sameluck: a simulation of the playground failed")
             self.problem = "the simulation failed; the log of the service has the reason"
 
-    def _runs(self, design: Replay | Naive, before: float, part: float) -> Runs:
+    def _runs(self, design: Replay | Naive, start: float, width: float) -> Runs:
         def advance(done: int, total: int) -> None:
-            self.share = before + part * done / total
-            if self.is_given_up or time.monotonic() > self.asked_at + PATIENCE_SECONDS:
-                raise GivenUp
+            self.share = start + width * done / total
+            if self.is_abandoned or time.monotonic() > self.asked_at + PATIENCE_SECONDS:
+                raise Abandoned
 
         advance(0, 1)
         experiment, environment, checkpoints = self.question
@@ -98,45 +98,50 @@ class Simulation:
 
 
 class Simulations:
-    """The simulations of a service; one thread runs them, and does not keep the process from ending."""
+    """The simulations of a service; a daemon thread runs them, so that the process can end at any time."""
 
     def __init__(self) -> None:
-        self._known: OrderedDict[tuple[str, str], Simulation] = OrderedDict()
+        self._simulations: OrderedDict[tuple[str, str], Simulation] = OrderedDict()
         self._lock = threading.Lock()
         self._is_working = False
 
     async def ask(self, question: Question) -> Simulation:
-        """The simulation of a question; with its answer if that comes within a moment."""
-        found = self._find(question)
-        until = time.monotonic() + SECONDS
-        while not found.has_ended and time.monotonic() < until:
+        """Return the simulation of a question, with its answer if that comes within 0.7 seconds."""
+        simulation = self._find(question)
+        until = time.monotonic() + WAIT_SECONDS
+        while not simulation.has_ended and time.monotonic() < until:
             await asyncio.sleep(STEP_SECONDS)
-            found.asked_at = time.monotonic()
-        return found
+            simulation.asked_at = time.monotonic()
+        return simulation
 
     def _find(self, question: Question) -> Simulation:
         with self._lock:
-            found = self._known.pop(question.key, None)
-            if found is None or found.is_given_up:
-                found = Simulation(question)
-            found.asked_at = time.monotonic()
-            self._known[question.key] = found
-            while len(self._known) > KEPT:
-                self._known.popitem(last=False)[1].is_given_up = True
-            if not found.has_ended and not self._is_working:
+            simulation = self._simulations.pop(question.key, None)
+            if simulation is None or simulation.is_abandoned:
+                simulation = Simulation(question)
+            simulation.asked_at = time.monotonic()
+            self._simulations[question.key] = simulation
+            while len(self._simulations) > MAX_SIMULATIONS:
+                self._simulations.popitem(last=False)[1].is_abandoned = True
+            if not simulation.has_ended and not self._is_working:
                 self._is_working = True
                 threading.Thread(target=self._work, name="playground", daemon=True).start()
-        return found
+        return simulation
 
     def _work(self) -> None:
         while (simulation := self._next()) is not None:
             simulation.run()
 
     def _next(self) -> Simulation | None:
-        """The simulation to run next; None, and the thread ends, if there is none."""
+        """Return the simulation to run next; None ends the thread.
+
+        `_is_working` changes under the lock, so that `_find` starts a thread exactly when none will look again.
+        """
         with self._lock:
             waiting = [
-                one for one in self._known.values() if not (one.has_ended or one.is_given_up)
+                simulation
+                for simulation in self._simulations.values()
+                if not (simulation.has_ended or simulation.is_abandoned)
             ]
             self._is_working = bool(waiting)
             return waiting[0] if waiting else None

@@ -1,8 +1,8 @@
-"""The stacks of one replication: a square for each real user, in the order in which an arm was pulled.
+"""Reward stacks of one replication: a square for each real user, in the order in which an arm was pulled.
 
-The k-th pull of an arm pays the same to every policy. The policy that comes to an entry first has a user asked; the
-others replay the answer. First is the earlier period, with the policies' order between equal periods; policies that
-were added later come after the others, which had been there before. A dashed square is a reward that is awaited.
+The k-th pull of an arm pays the same to every policy. The policy that reads an entry first requests a user; the other
+policies replay the reward. The earlier period is first, and equal periods are in the order of the policies. Policies
+that were added later come last. A dashed square is an awaited reward.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import numpy as np
 from sameluck.arrays import Bools, Ints
 from sameluck.trajectories import Trace
 
-ACROSS, STEP, SQUARE = 12, 8, 7
-MOST_SQUARES = 600  # in a pile
-MOST_PILES = 8
+ACROSS, STEP = 12, 8  # squares in a row, and units of the drawing per square
+MAX_SQUARES = 600  # in a pile
+MAX_PILES = 8
 NEVER = np.iinfo(np.int64).max
 
 
@@ -26,11 +26,11 @@ class Pile(NamedTuple):
 
     arm: str
     depth: int
-    asked: list[int]  # entries by the policy that came first
-    replayed: int  # pulls that cost no user
-    shared: int  # entries that more than one policy has used
-    alone: list[int]  # entries that only this policy has used
-    awaited: int  # entries whose reward is not known yet
+    asked: list[int]  # entries by the policy that read them first
+    replayed: int  # pulls without a user
+    shared: int  # entries that several policies have read
+    alone: list[int]  # by policy, entries that no other policy has read
+    awaited: int  # entries without a reward
     height: int
     squares: list[tuple[str, str]]  # class and path
 
@@ -40,117 +40,120 @@ class Stacks(NamedTuple):
 
     replication: int
     period: int
-    done: int  # periods that the policy which is farthest has done
+    done: int  # periods of the policy that is farthest
     piles: list[Pile]
     unit: int  # users that a square stands for
     hidden: int  # arms without a pile
 
     @property
     def users(self) -> int:
-        """Real users."""
         return sum(pile.depth for pile in self.piles)
 
     @property
     def pulls(self) -> int:
-        """Periods of all policies: the users of the naive design."""
+        """Pulls of all policies, which are the users of the naive design."""
         return sum(pile.depth + pile.replayed for pile in self.piles)
 
     @property
     def shared(self) -> int:
-        """Users whose answer more than one policy has used."""
+        """Users whose reward several policies have read."""
         return sum(pile.shared for pile in self.piles)
 
     @property
     def awaited(self) -> int:
-        """Rewards that are not known yet."""
+        """Number of awaited rewards."""
         return sum(pile.awaited for pile in self.piles)
 
     @property
     def alone(self) -> list[int]:
-        """By policy, users whose answer only this policy has used."""
+        """By policy, users whose reward no other policy has read."""
         return [sum(counts) for counts in zip(*(pile.alone for pile in self.piles), strict=True)]
 
 
 def stacks_of(
-    trace: Trace, added: Sequence[str], places: Mapping[str, int | None], period: int | None
+    trace: Trace, added: Sequence[str], colours: Mapping[str, int | None], period: int | None
 ) -> Stacks:
-    """The stacks of a replication, up to a period if one is given.
+    """Return the stacks of a replication, up to `period` if that is not None.
 
-    `added` are policies that joined later, `places` the numbers of the policies' colours.
+    Args:
+        trace: The replication.
+        added: Policies that were added later.
+        colours: Number of each policy's colour.
+        period: The last period that is shown.
     """
-    done = max(one.arms.size for one in trace.values())
+    done = max(trajectory.arms.size for trajectory in trace.values())
     until = done if period is None else max(0, min(period, done))
     names, arms = list(trace), trace.experiment.arm_names
     grids = [_periods(trace, arm, until) for arm in range(len(arms))]
     unit = 1
-    while max((grid.shape[1] for grid in grids), default=0) / unit > MOST_SQUARES:
+    while max((grid.shape[1] for grid in grids), default=0) / unit > MAX_SQUARES:
         unit *= 10
     late = np.array([name in added for name in names])
-    colours = ["" if places[name] is None else f" p{places[name]}" for name in names]
+    classes = ["" if colours[name] is None else f" p{colours[name]}" for name in names]
     outstanding = trace.outstanding if until == done and unit == 1 else ()
     piles = []
     for arm, grid in enumerate(grids):
-        awaited = [place for of_arm, place in outstanding if of_arm == arm]
-        piles.append(_pile(arms[arm], grid, late, colours, unit, awaited))
+        awaited = [position for other, position in outstanding if other == arm]
+        piles.append(_pile(arms[arm], grid, late, classes, unit, awaited))
     top = max((pile.height for pile in piles), default=STEP)
     piles = [pile._replace(height=top) for pile in piles]
-    return Stacks(trace.replication, until, done, piles, unit, max(0, len(piles) - MOST_PILES))
+    return Stacks(trace.replication, until, done, piles, unit, max(0, len(piles) - MAX_PILES))
 
 
 def _periods(trace: Trace, arm: int, until: int) -> Ints:
-    """The period in which each policy comes to each entry of an arm (policy, position)."""
-    pulled = [np.flatnonzero(one.arms[:until] == arm) + 1 for one in trace.values()]
-    grid = np.full((len(pulled), max(own.size for own in pulled)), NEVER)
-    for row, own in zip(grid, pulled, strict=True):
-        row[: own.size] = own
+    """Return the period in which each policy reads each entry of an arm, with axes policy and position."""
+    pulls = [np.flatnonzero(played.arms[:until] == arm) + 1 for played in trace.values()]
+    grid = np.full((len(pulls), max(periods.size for periods in pulls)), NEVER)
+    for row, periods in zip(grid, pulls, strict=True):
+        row[: periods.size] = periods
     return grid
 
 
 def _pile(
-    arm: str, grid: Ints, late: Bools, colours: Sequence[str], unit: int, awaited: Sequence[int]
+    arm: str, grid: Ints, late: Bools, classes: Sequence[str], unit: int, awaited: Sequence[int]
 ) -> Pile:
     used, depth = grid != NEVER, int(grid.shape[1])
     readers = used.sum(axis=0)
-    # Policies that were added come after all others; among those the earlier period, then the order.
+    # Added policies come after all others. Argmin takes the earlier period, then the order of the policies.
     order = np.where(
         used, np.where(late, NEVER // 2, 0)[:, None] + np.minimum(grid, NEVER // 4), NEVER
     )
     first = np.argmin(order, axis=0) if depth else np.empty(0, np.int64)
-    squares = max([len(range(0, depth, unit)), *(place + 1 for place in awaited)])
+    squares = max([len(range(0, depth, unit)), *(position + 1 for position in awaited)])
     return Pile(
         arm=arm,
         depth=depth,
-        asked=[int((first == k).sum()) for k in range(len(colours))],
+        asked=[int((first == k).sum()) for k in range(len(classes))],
         replayed=int(readers.sum()) - depth,
         shared=int((readers > 1).sum()),
-        alone=[int(((readers == 1) & (first == k)).sum()) for k in range(len(colours))],
+        alone=[int(((readers == 1) & (first == k)).sum()) for k in range(len(classes))],
         awaited=len(awaited),
         height=STEP * max(1, -(-squares // ACROSS)),
-        squares=_squares(readers[::unit], first[::unit], colours, awaited),
+        squares=_squares(readers[::unit], first[::unit], classes, awaited),
     )
 
 
 def _squares(
-    readers: Ints, first: Ints, colours: Sequence[str], awaited: Sequence[int]
+    readers: Ints, first: Ints, classes: Sequence[str], awaited: Sequence[int]
 ) -> list[tuple[str, str]]:
-    """Squares by class; y grows downwards from 0, the bottom of the pile, and is negative."""
+    """Return the class and path of the squares; y is negative above the bottom of the pile."""
     paths: dict[str, list[str]] = {}
-    for place, (many, who) in enumerate(zip(readers.tolist(), first.tolist(), strict=True)):
-        x, y = _corner(place)
-        if many > 1:
-            paths.setdefault(f"shared many{min(many, 4)}", []).append(f"M{x} {y}h7v7h-7z")
-            if colours[who]:
-                paths.setdefault(f"edge{colours[who]}", []).append(f"M{x} {y}h2v7h-2z")
+    for position, (count, policy) in enumerate(zip(readers.tolist(), first.tolist(), strict=True)):
+        x, y = _corner(position)
+        if count > 1:
+            paths.setdefault(f"shared many{min(count, 4)}", []).append(f"M{x} {y}h7v7h-7z")
+            if classes[policy]:
+                paths.setdefault(f"edge{classes[policy]}", []).append(f"M{x} {y}h2v7h-2z")
         else:
-            paths.setdefault(f"alone{colours[who]}", []).append(_hollow(x, y))
-    for place in awaited:
-        paths.setdefault("awaited", []).append(_hollow(*_corner(place)))
-    # Edges lie on the squares.
-    return [(kind, "".join(paths[kind])) for kind in sorted(paths, reverse=True)]
+            paths.setdefault(f"alone{classes[policy]}", []).append(_hollow(x, y))
+    for position in awaited:
+        paths.setdefault("awaited", []).append(_hollow(*_corner(position)))
+    # In reverse order of names, edges are drawn after the squares they lie on.
+    return [(css_class, "".join(paths[css_class])) for css_class in sorted(paths, reverse=True)]
 
 
-def _corner(place: int) -> tuple[int, int]:
-    return place % ACROSS * STEP, -(place // ACROSS + 1) * STEP
+def _corner(position: int) -> tuple[int, int]:
+    return position % ACROSS * STEP, -(position // ACROSS + 1) * STEP
 
 
 def _hollow(x: int, y: int) -> str:

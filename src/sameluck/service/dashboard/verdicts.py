@@ -1,4 +1,4 @@
-"""Findings in words: what may be said now, with as many digits as the interval asks for."""
+"""Findings in words, with the digits that the interval justifies."""
 
 from __future__ import annotations
 
@@ -13,33 +13,33 @@ from sameluck.wording import counted, digits_for, signed
 class Verdict(NamedTuple):
     """A finding as a page shows it."""
 
-    kind: str  # decided, open, early, same or look
+    state: str  # decided, open, early, same or look
     chip: str  # two to four words
     finding: Finding
     winner: str
     loser: str
     amount: str
     interval: str
-    detail: str  # the sentence after the first
+    detail: str  # after the first sentence
 
     @property
     def bounds(self) -> tuple[str, str, str]:
-        """The ends of the interval and the effect, for a drawing of the challenger minus the control."""
+        """Ends of the interval and effect, of the challenger minus the control, for a drawing."""
         effect = self.finding.effect
         assert effect is not None
         digits = digits_for((effect.high - effect.low) / 2)
         low, high, middle = (
-            signed(one, digits) for one in (effect.low, effect.high, effect.effect)
+            signed(value, digits) for value in (effect.low, effect.high, effect.effect)
         )
         return low, high, middle
 
     @property
     def sentence(self) -> str:
-        """The first sentence, as plain text."""
+        """First sentence, as plain text."""
         over = f"over {counted(self.finding.horizon, 'period')}"
-        if self.kind == "early":
-            return "Nothing can be said yet."
-        if self.kind == "same":
+        if self.state == "early":
+            return "It is too early for a result."
+        if self.state == "same":
             return f"{self.winner} and {self.loser} are the same policy and earned exactly the same {over}."
         if self.finding.is_decided:
             return f"{self.winner} earned {self.amount} more than {self.loser} {over}."
@@ -50,11 +50,11 @@ class Verdict(NamedTuple):
 
 
 def verdict_of(finding: Finding, *, aa: bool = False, alarm: str = "") -> Verdict:
-    """What a finding says; an alarm of the health checks comes first."""
+    """Return the verdict of a finding; an alarm of the health checks takes precedence."""
     effect = finding.effect
     if effect is None:
         have = counted(finding.replications, "replication has", "replications have")
-        detail = f"{have} been completed by both {finding.policy} and {finding.control}; an interval needs some more."
+        detail = f"{have} been completed by both {finding.policy} and {finding.control}; an interval needs more."
         if finding.curve and finding.curve[-1].sd == 0:
             detail = sentence_on(finding.curve[-1])
         chip = f"Look first: {alarm}" if alarm else "No result yet"
@@ -67,9 +67,9 @@ def verdict_of(finding: Finding, *, aa: bool = False, alarm: str = "") -> Verdic
     if finding.is_decided:
         low, high = sorted((abs(low), abs(high)))
     interval = f"{signed(low, digits)} to {signed(high, digits)}"
-    kind, chip = _kind(finding, winner, aa=aa, alarm=alarm)
+    state, chip = _state(finding, winner, aa=aa, alarm=alarm)
     return Verdict(
-        kind,
+        state,
         chip,
         finding,
         winner,
@@ -81,21 +81,21 @@ def verdict_of(finding: Finding, *, aa: bool = False, alarm: str = "") -> Verdic
 
 
 def summary_of(verdicts: Sequence[Verdict]) -> str:
-    """Many challengers of one control in a sentence."""
-    decided = [one for one in verdicts if one.kind == "decided"]
-    more = sum(one.winner == one.finding.policy for one in decided)
+    """Return a sentence about many challengers of one control."""
+    decided = [verdict for verdict in verdicts if verdict.state == "decided"]
+    more = sum(verdict.winner == verdict.finding.policy for verdict in decided)
     control, challengers = verdicts[0].finding.control, counted(len(verdicts), "challenger")
     return f"Of {challengers}, {more} earned more than {control} and {len(decided) - more} less."
 
 
-def _kind(finding: Finding, winner: str, *, aa: bool, alarm: str) -> tuple[str, str]:
+def _state(finding: Finding, winner: str, *, aa: bool, alarm: str) -> tuple[str, str]:
     if alarm:
         return "look", f"Look first: {alarm}"
     if finding.is_same:
         return "same", "The same policy"
     if finding.is_decided:
         return ("look", "Look first: A/A differs") if aa else ("decided", f"{winner} leads")
-    return "open", "A/A as it should be" if aa else "Open"
+    return "open", "A/A as expected" if aa else "Open"
 
 
 def _detail(finding: Finding, interval: str) -> str:
@@ -105,21 +105,17 @@ def _detail(finding: Finding, interval: str) -> str:
         return (
             "The planned replications are complete."
             if finding.is_final
-            else "The experiment goes on: more replications make the interval narrower."
+            else "More replications make the interval narrower."
         )
     first = f"The 95% interval runs from {interval} more{_relative(finding)}."
     if finding.is_final:
-        return (
-            f"{first} The planned replications are complete: it is the t interval that was planned."
-        )
+        return f"{first} The planned replications are complete, so this is the planned t interval."
     since = f" since replication {finding.decided_at}" if finding.decided_at else ""
-    return (
-        f"{first} It has left out zero{since} and holds however often you look: you may stop now."
-    )
+    return f"{first} It excludes zero{since} and is valid at every look, so you may stop now."
 
 
 def _relative(finding: Finding) -> str:
-    """The interval in per cent of what the other policy earned, where that is positive."""
+    """Return the interval in per cent of the other policy's reward, if that is positive."""
     effect = finding.effect
     assert effect is not None
     ahead = effect.effect >= 0

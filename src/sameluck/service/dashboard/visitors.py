@@ -1,4 +1,4 @@
-"""`Visitor`: who looks at a page, by the session of the request; and the fields of a form that was sent."""
+"""`Visitor`: the person of a request, by the session cookie; and the fields of a submitted form."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from sameluck.service.dashboard.sessions import COOKIE, Session, Sessions
 from sameluck.service.loaded_experiments import LoadedExperiments
 from sameluck.service.problems import Refused
 
-MOST_FIELDS = 50
+MAX_FIELDS = 50
 
 
 class Visitor(NamedTuple):
-    """A person with a session, and what the dashboard uses."""
+    """A person with a session, and the objects that pages use."""
 
     name: str
     may_manage: bool
@@ -30,16 +30,15 @@ class Visitor(NamedTuple):
 
     @property
     def experiments(self) -> LoadedExperiments:
-        """The experiments of the store."""
         return self.service.experiments
 
 
 class LoginNeeded(Exception):
-    """There is no session: the login page comes first."""
+    """The request has no session, so that the login page is shown."""
 
 
 async def holder_of(request: Request, token: str) -> Holder | None:
-    """The holder of a token; None if it is not valid, `Refused` after too many tries."""
+    """Return the holder of a token; None if it is not valid. Raise `Refused` after too many attempts."""
     service: Service = request.app.state.service
     holder = (await service.fresh_tokens()).holder(token)
     rates: Rates = request.app.state.rates
@@ -49,7 +48,7 @@ async def holder_of(request: Request, token: str) -> Holder | None:
 
 
 async def visitor(request: Request) -> Visitor:
-    """Who looks at a page; `LoginNeeded` without a session, `Refused` if its token may not read."""
+    """Return the visitor of a page; raise `LoginNeeded` without a session, `Refused` if the token may not read."""
     sessions: Sessions = request.app.state.sessions
     session = sessions.find(request.cookies.get(COOKIE, ""))
     holder = await holder_of(request, session.token) if session is not None else None
@@ -63,44 +62,44 @@ async def visitor(request: Request) -> Visitor:
 
 
 async def form_of(request: Request) -> dict[str, str]:
-    """The fields of a form."""
+    """Return the fields of a form."""
     body = (await request.body()).decode("utf-8", "replace")
     try:
-        fields = parse_qs(body, keep_blank_values=True, max_num_fields=MOST_FIELDS)
+        fields = parse_qs(body, keep_blank_values=True, max_num_fields=MAX_FIELDS)
     except ValueError:
-        raise Refused(422, "invalid", f"a form has at most {MOST_FIELDS} fields") from None
+        raise Refused(422, "invalid", f"a form has at most {MAX_FIELDS} fields") from None
     return {name: values[-1] for name, values in fields.items()}
 
 
 async def manager(request: Request) -> tuple[Visitor, dict[str, str]]:
-    """Who sent a form, and its fields; `Refused` unless it is of this session and its token may manage."""
-    found, form = await visitor(request), await form_of(request)
-    if not found.session.owns(form.get("form_key", "")):
+    """Return the sender and the fields of a form; raise `Refused` for another session's form or without the scope."""
+    sender, form = await visitor(request), await form_of(request)
+    if not sender.session.owns(form.get("form_key", "")):
         raise Refused(
             403,
             "form_refused",
-            "this form is of another session; reload the page and send it again",
+            "this form belongs to another session; reload the page and send it again",
         )
-    if not found.may_manage:
+    if not sender.may_manage:
         raise Refused(403, "wrong_scope", "changes need a token with the scope 'manage'")
-    return found, form
+    return sender, form
 
 
 def login_page(_: Request, error: Exception) -> Response:
-    """Where a browser goes without a session."""
+    """Send a browser without a session to the login page."""
     assert isinstance(error, LoginNeeded)
-    return see("/login")
+    return redirect("/login")
 
 
-def see(path: str) -> Response:
+def redirect(path: str) -> Response:
     """Send the browser to another page."""
     return RedirectResponse(path, 303, HEADERS)
 
 
 def path_of(name: str) -> str:
-    """The path of the page of an experiment."""
+    """Return the path of an experiment's page."""
     return f"/experiments/{quote(name, safe='')}"
 
 
-Watching: TypeAlias = Annotated[Visitor, Depends(visitor)]
-Changing: TypeAlias = Annotated[tuple[Visitor, dict[str, str]], Depends(manager)]
+CurrentVisitor: TypeAlias = Annotated[Visitor, Depends(visitor)]
+SentForm: TypeAlias = Annotated[tuple[Visitor, dict[str, str]], Depends(manager)]

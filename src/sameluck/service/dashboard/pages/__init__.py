@@ -1,4 +1,4 @@
-"""The pages of the dashboard, one module for each; a module's `router` is found by discovery."""
+"""Pages of the dashboard, one module for each; discovery finds the `router` of each module."""
 
 from __future__ import annotations
 

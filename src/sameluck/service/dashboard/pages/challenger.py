@@ -1,4 +1,4 @@
-"""A challenger: what it would need, and adding it."""
+"""Page of a challenger: preview its cost, and add it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sameluck.live.records import AddedPolicy
 from sameluck.policies.base import POLICIES
 from sameluck.service.dashboard.page_responses import PageRoute, page
 from sameluck.service.dashboard.pages.controls import change
-from sameluck.service.dashboard.visitors import Changing, Visitor, Watching
+from sameluck.service.dashboard.visitors import CurrentVisitor, SentForm, Visitor
 from sameluck.service.documents import Name
 
 router = APIRouter(prefix="/experiments/{name}/challenger", route_class=PageRoute)
@@ -23,22 +23,20 @@ Text = Annotated[str, Query(max_length=1_000)]
 
 @router.get("")
 async def preview(
-    name: Name, visitor: Watching, policy_name: Text = "", policy: Text = ""
+    name: Name, visitor: CurrentVisitor, policy_name: Text = "", policy: Text = ""
 ) -> Response:
-    """The form, and once it is filled in what the challenger would need; nothing is changed."""
-    problem, joining = "", None
+    """Show the form and, once it is filled in, the cost of the challenger; nothing is changed."""
+    problem, added = "", None
     if policy_name or policy:
         try:
-            joining = await visitor.experiments.read(
+            added = await visitor.experiments.read(
                 name, lambda live: _preview(visitor, live, policy_name, policy)
             )
         except SameluckError as error:
             problem = str(error)
     else:
-        await visitor.experiments.read(
-            name, lambda _: None
-        )  # `Unknown` if there is no such experiment
-    examples = [text_forms.example(kind) for kind in POLICIES.values()]
+        await visitor.experiments.read(name, lambda _: None)  # raises `Unknown`
+    examples = [text_forms.example(policy_class) for policy_class in POLICIES.values()]
     return page(
         "challenger.html",
         422 if problem else 200,
@@ -47,29 +45,29 @@ async def preview(
         policy_name=policy_name,
         policy=policy,
         problem=problem,
-        joining=joining,
+        added=added,
         examples=examples,
     )
 
 
 @router.post("")
-async def add(name: Name, sent: Changing) -> Response:
+async def add(name: Name, submitted: SentForm) -> Response:
     """Add the challenger."""
-    visitor, form = sent
+    visitor, form = submitted
     policy_name, policy = form.get("policy_name", ""), form.get("policy", "")
 
     def work(live: LiveExperiment) -> None:
-        _check(visitor, live)
+        _check_room(visitor, live)
         live.add_policy(policy_name, policy)
 
-    return await change(visitor, name, work, f"{policy_name} is a challenger now.")
+    return await change(visitor, name, work, f"{policy_name} was added.")
 
 
 def _preview(visitor: Visitor, live: LiveExperiment, policy_name: str, policy: str) -> AddedPolicy:
-    _check(visitor, live)
+    _check_room(visitor, live)
     return live.preview_policy(policy_name, policy)
 
 
-def _check(visitor: Visitor, live: LiveExperiment) -> None:
+def _check_room(visitor: Visitor, live: LiveExperiment) -> None:
     policies = len(live.experiment.policies) + 1
     visitor.service.limits.check_experiment(0, policies, 0, 0)

@@ -1,4 +1,4 @@
-"""What the forms of an experiment's page do: run, stop, arms, policies, repair. The history has who did it."""
+"""Forms of an experiment's page: run, stop, arms, policies, repair. The history names the visitor."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fastapi import APIRouter, Response
 from sameluck.errors import Invalid, SameluckError
 from sameluck.live.experiment import LiveExperiment
 from sameluck.service.dashboard.page_responses import PageRoute, page
-from sameluck.service.dashboard.visitors import Changing, Visitor, Watching, path_of, see
+from sameluck.service.dashboard.visitors import CurrentVisitor, SentForm, Visitor, path_of, redirect
 from sameluck.service.documents import Name
 
 router = APIRouter(prefix="/experiments/{name}", route_class=PageRoute)
@@ -18,7 +18,7 @@ router = APIRouter(prefix="/experiments/{name}", route_class=PageRoute)
 async def change(
     visitor: Visitor, name: str, work: Callable[[LiveExperiment], object], done: str
 ) -> Response:
-    """Change an experiment, and show its page with what was done, or with why it was not."""
+    """Change an experiment, and show its page with a notice of success or failure."""
     try:
         await visitor.experiments.change(visitor.name, name, work)
     except SameluckError as error:
@@ -26,50 +26,50 @@ async def change(
     else:
         visitor.session.notices.append(done)
     visitor.overviews.forget(name)
-    return see(path_of(name))
+    return redirect(path_of(name))
 
 
 @router.post("/pause")
-async def pause(name: Name, sent: Changing) -> Response:
-    """Enrol nobody until it is resumed."""
-    visitor, form = sent
+async def pause(name: Name, submitted: SentForm) -> Response:
+    """Enrol no unit until the experiment is resumed."""
+    visitor, form = submitted
     return await change(visitor, name, lambda live: live.pause(_reason(form)), "Paused.")
 
 
 @router.post("/resume")
-async def resume(name: Name, sent: Changing) -> Response:
+async def resume(name: Name, submitted: SentForm) -> Response:
     """Continue, or start."""
-    visitor, form = sent
-    return await change(visitor, name, lambda live: live.resume(_reason(form)), "It runs.")
+    visitor, form = submitted
+    return await change(visitor, name, lambda live: live.resume(_reason(form)), "Running.")
 
 
 @router.post("/drain")
-async def drain(name: Name, sent: Changing) -> Response:
-    """Complete the replications that have begun, and begin no other."""
-    visitor, form = sent
-    done = "No further replication begins; those that have begun are completed."
+async def drain(name: Name, submitted: SentForm) -> Response:
+    """Complete the open replications, and begin no other."""
+    visitor, form = submitted
+    done = "No further replication begins; open replications are completed."
     return await change(visitor, name, lambda live: live.stop(reason=_reason(form)), done)
 
 
 @router.post("/stop")
-async def stop(name: Name, sent: Changing) -> Response:
-    """Stop at once; the form has the name of the experiment, typed."""
-    visitor, form = sent
+async def stop(name: Name, submitted: SentForm) -> Response:
+    """Stop at once; the form confirms it by the name of the experiment."""
+    visitor, form = submitted
 
     def work(live: LiveExperiment) -> None:
         if form.get("confirmation", "") != name:
             raise Invalid(f"to stop at once, type the name of the experiment: {name}")
         live.stop(drain=False, reason=_reason(form))
 
-    return await change(visitor, name, work, "Stopped. Everybody gets the fallback arm.")
+    return await change(visitor, name, work, "Stopped. All users get the fallback arm.")
 
 
 @router.post("/arms")
-async def disable_arm(name: Name, sent: Changing) -> Response:
+async def disable_arm(name: Name, submitted: SentForm) -> Response:
     """Show an arm to nobody."""
-    visitor, form = sent
+    visitor, form = submitted
     arm, fallback = form.get("arm", ""), form.get("fallback") or None
-    done = f"Nobody is shown {arm} any more."
+    done = f"{arm} is disabled: no user sees it."
     return await change(
         visitor,
         name,
@@ -79,22 +79,22 @@ async def disable_arm(name: Name, sent: Changing) -> Response:
 
 
 @router.post("/arms/enable")
-async def enable_arm(name: Name, sent: Changing) -> Response:
+async def enable_arm(name: Name, submitted: SentForm) -> Response:
     """Show a disabled arm again."""
-    visitor, form = sent
+    visitor, form = submitted
     arm = form.get("arm", "")
     return await change(
         visitor,
         name,
         lambda live: live.enable_arm(arm, reason=_reason(form)),
-        f"{arm} is shown again.",
+        f"{arm} is enabled.",
     )
 
 
 @router.post("/policies/remove")
-async def remove_policy(name: Name, sent: Changing) -> Response:
-    """Remove a challenger; what was asked for it stays."""
-    visitor, form = sent
+async def remove_policy(name: Name, submitted: SentForm) -> Response:
+    """Remove a challenger; rewards requested for it stay."""
+    visitor, form = submitted
     policy = form.get("policy", "")
     return await change(
         visitor,
@@ -105,21 +105,21 @@ async def remove_policy(name: Name, sent: Changing) -> Response:
 
 
 @router.get("/repair")
-async def preview_repair(name: Name, visitor: Watching) -> Response:
-    """What a repair would change; nothing is changed."""
-    found = await visitor.experiments.read(name, lambda live: live.repair())
-    return page("repair.html", visitor=visitor, name=name, change=str(found))
+async def preview_repair(name: Name, visitor: CurrentVisitor) -> Response:
+    """Show what a repair would change; nothing is changed."""
+    changes = await visitor.experiments.read(name, lambda live: live.repair())
+    return page("repair.html", visitor=visitor, name=name, change=str(changes))
 
 
 @router.post("/repair")
-async def repair(name: Name, sent: Changing) -> Response:
+async def repair(name: Name, submitted: SentForm) -> Response:
     """Bring the ledger in line with the policies."""
-    visitor, form = sent
+    visitor, form = submitted
     return await change(
         visitor,
         name,
         lambda live: live.repair(confirm=True, reason=_reason(form)),
-        "Repaired. It goes on when it is resumed.",
+        "Repaired. Resume it to continue.",
     )
 
 

@@ -1,4 +1,4 @@
-"""The list of experiments: those to look at first, then those that run, then those that have ended."""
+"""List of experiments: first those that need attention, then running and ended experiments."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from sameluck.live.records import Status
 from sameluck.reporting.pages.charts import Chart
 from sameluck.service.dashboard.live_charts import sparkline
 from sameluck.service.dashboard.overview import Overview
-from sameluck.service.dashboard.page_responses import PageRoute, page, unless_known
+from sameluck.service.dashboard.page_responses import PageRoute, page, unless_unchanged
 from sameluck.service.dashboard.verdicts import Verdict
-from sameluck.service.dashboard.visitors import Visitor, Watching
+from sameluck.service.dashboard.visitors import CurrentVisitor, Visitor
 
 router = APIRouter(route_class=PageRoute)
 
-MOST = 100  # experiments in the list, the newest
-MOST_SENTENCES = 2  # verdicts that a row has room for
+MAX_ROWS = 100  # the newest experiments
+MAX_SENTENCES = 2  # verdicts in a row of the list
 CHANGES = {
     "started": "since",
     "resumed": "since",
@@ -43,29 +43,29 @@ class Row(NamedTuple):
 
     @property
     def verdicts(self) -> list[Verdict]:
-        """Its findings in words."""
+        """Findings in words."""
         return self.overview.verdicts if self.overview else []
 
     @property
     def summary(self) -> str:
-        """Many challengers in a sentence; empty if each has its own."""
-        many = len(self.verdicts) > MOST_SENTENCES
-        return self.overview.summary if self.overview and many else ""
+        """Sentence about many challengers; empty if each challenger has its own sentence."""
+        is_long = len(self.verdicts) > MAX_SENTENCES
+        return self.overview.summary if self.overview and is_long else ""
 
     @property
     def _decided(self) -> list[Verdict]:
-        return [one for one in self.verdicts if one.kind == "decided"]
+        return [verdict for verdict in self.verdicts if verdict.state == "decided"]
 
     @property
     def when(self) -> tuple[str, str] | None:
-        """Since when it is what it is: a word and a time."""
+        """Word and time of the last change of status."""
         history = self.overview.history if self.overview else []
-        last = next((one for one in history[::-1] if one.what in CHANGES), None)
+        last = next((change for change in history[::-1] if change.what in CHANGES), None)
         return (CHANGES[last.what], last.at) if last else None
 
     @property
     def spark(self) -> Chart | None:
-        """The effect so far."""
+        """Chart of the effect so far."""
         return (
             sparkline(self.overview.findings[0])
             if self.overview and self.overview.findings
@@ -74,42 +74,42 @@ class Row(NamedTuple):
 
     @property
     def ready(self) -> bool:
-        """Whether it may be stopped, since a difference is shown."""
+        """Whether it may be stopped because a difference is shown."""
         return self.status.status not in ENDED and bool(self._decided)
 
     @property
-    def look(self) -> bool:
-        """Whether something is wrong."""
+    def needs_attention(self) -> bool:
+        """Whether it failed, cannot be loaded, or has a health check in the state alarm."""
         alarm = self.overview is None or bool(self.overview.alarm)
         return self.status.status == "failed" or (alarm and self.status.status not in ENDED)
 
     @property
     def ended(self) -> bool:
-        """Whether nobody is enrolled any more."""
+        """Whether it enrols no more units."""
         return self.status.status in ENDED
 
     @property
     def rank(self) -> int:
-        """Its place in the list."""
-        order = (self.ready, self.look, self.status.status not in ENDED)
-        return next((place for place, holds in enumerate(order) if holds), len(order))
+        """Position of its group in the list."""
+        groups = (self.ready, self.needs_attention, self.status.status not in ENDED)
+        return next((rank for rank, belongs in enumerate(groups) if belongs), len(groups))
 
 
 FILTERS: dict[str, tuple[str, Callable[[Row], bool]]] = {
     "": ("All", lambda _: True),
-    "going": ("Going on", lambda row: not row.ended),
-    "look": ("Need a look", lambda row: row.look),
+    "going": ("Active", lambda row: not row.ended),
+    "look": ("Need attention", lambda row: row.needs_attention),
     "ended": ("Ended", lambda row: row.ended),
 }
 
 
 @router.get("/")
 async def show_experiments(
-    request: Request, visitor: Watching, show: Annotated[str, Query(max_length=20)] = ""
+    request: Request, visitor: CurrentVisitor, show: Annotated[str, Query(max_length=20)] = ""
 ) -> Response:
-    """The list, or a part of it."""
+    """Show the list, or the rows of a filter."""
     statuses = await visitor.experiments.read_store(lambda store: store.statuses())
-    rows = [await _row(visitor, status) for status in statuses[-MOST:][::-1]]
+    rows = [await _row(visitor, status) for status in statuses[-MAX_ROWS:][::-1]]
     rows.sort(key=lambda row: row.rank)
     users = [row.overview.users for row in rows if row.overview]
     show = show if show in FILTERS else ""
@@ -127,7 +127,7 @@ async def show_experiments(
         asked=sum(asked for asked, _ in users),
         naive=sum(naive for _, naive in users),
     )
-    return unless_known(request, response)
+    return unless_unchanged(request, response)
 
 
 async def _row(visitor: Visitor, status: Status) -> Row:

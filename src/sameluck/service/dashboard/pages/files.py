@@ -1,4 +1,4 @@
-"""The stylesheets, the script and the icon."""
+"""Static files: the stylesheet, the script and the icon."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def _content(name: str) -> bytes:
 
 @router.get("/static/{name}")
 async def static(name: str) -> Response:
-    """One of the files; they need no session."""
+    """Return a file; no session is needed."""
     if name not in TYPES:
-        return page("error.html", 404, detail="there is no such file")
+        return page("error.html", 404, detail="no such file")
     headers = {"Cache-Control": "no-cache"}
     return Response(_content(name), media_type=TYPES[name], headers=headers)

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Request, Response
 
 from sameluck.service.dashboard.page_responses import PageRoute, page
 from sameluck.service.dashboard.sessions import COOKIE, SECONDS, Sessions
-from sameluck.service.dashboard.visitors import Watching, form_of, holder_of, see
+from sameluck.service.dashboard.visitors import CurrentVisitor, form_of, holder_of, redirect
 from sameluck.service.problems import Refused
 
 router = APIRouter(route_class=PageRoute)
@@ -14,7 +14,7 @@ router = APIRouter(route_class=PageRoute)
 
 @router.get("/login")
 async def show_login() -> Response:
-    """The page that takes a token."""
+    """Show the form for a token."""
     return page("login.html", problem="")
 
 
@@ -37,27 +37,27 @@ async def follow_link(request: Request, code: str) -> Response:
     token = sessions.use_link(code)
     if token is None:
         problem = (
-            "This link has been used, or is of an earlier run of the service. Log in with a token."
+            "This link was used before, or the service has restarted since. Log in with a token."
         )
         return page("login.html", 401, problem=problem)
     return _with_session(request, token)
 
 
 @router.post("/logout")
-async def log_out(request: Request, visitor: Watching) -> Response:
+async def log_out(request: Request, visitor: CurrentVisitor) -> Response:
     """End the session."""
     if not visitor.session.owns((await form_of(request)).get("form_key", "")):
-        raise Refused(403, "form_refused", "this form is of another session; reload the page")
+        raise Refused(403, "form_refused", "this form belongs to another session; reload the page")
     sessions: Sessions = request.app.state.sessions
     sessions.close(request.cookies.get(COOKIE, ""))
-    response = see("/login")
+    response = redirect("/login")
     response.delete_cookie(COOKIE, httponly=True, samesite="strict")
     return response
 
 
 def _with_session(request: Request, token: str) -> Response:
     sessions: Sessions = request.app.state.sessions
-    response = see("/")
+    response = redirect("/")
     response.set_cookie(
         COOKIE,
         sessions.open(token),

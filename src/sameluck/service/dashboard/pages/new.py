@@ -1,4 +1,4 @@
-"""A new experiment: its form, a preview of its plan, and creating it."""
+"""Page of a new experiment: its form, a preview of its plan, and its creation."""
 
 from __future__ import annotations
 
@@ -11,32 +11,32 @@ from sameluck.inference import Plan
 from sameluck.policies.base import POLICIES
 from sameluck.service.access import Caller
 from sameluck.service.dashboard.drafts import Draft
-from sameluck.service.dashboard.page_responses import PageRoute, page, unless_known
-from sameluck.service.dashboard.visitors import Changing, Visitor, Watching, path_of, see
+from sameluck.service.dashboard.page_responses import PageRoute, page, unless_unchanged
+from sameluck.service.dashboard.visitors import CurrentVisitor, SentForm, Visitor, path_of, redirect
 from sameluck.service.routes.experiments import NewExperiment, create_experiment
 
 router = APIRouter(route_class=PageRoute)
 
 
 @router.get("/new")
-async def show_new(request: Request, visitor: Watching) -> Response:
-    """The form; once it was sent, or while it is filled in, what the experiment would take."""
+async def show_new(request: Request, visitor: CurrentVisitor) -> Response:
+    """Show the form and, when it is filled in, the plan of the experiment."""
     draft = Draft.of(dict(request.query_params))
-    problem, found = "", None
+    problem, previewed = "", None
     if request.query_params:
         try:
-            found = await visitor.experiments.read_store(
+            previewed = await visitor.experiments.read_store(
                 lambda _: draft.plan(visitor.service.limits)
             )
         except SameluckError as error:
             problem = str(error)
-    return unless_known(request, _page(visitor, draft, found, problem))
+    return unless_unchanged(request, _page(visitor, draft, previewed, problem))
 
 
 @router.post("/new")
-async def create(sent: Changing) -> Response:
-    """Create the experiment; it enrols nobody until it is started on its page."""
-    visitor, form = sent
+async def create(submitted: SentForm) -> Response:
+    """Create the experiment; it enrols no unit until it is started on its page."""
+    visitor, form = submitted
     draft = Draft.of(form)
     try:
         body = NewExperiment(**draft.document())
@@ -47,13 +47,13 @@ async def create(sent: Changing) -> Response:
     except SameluckError as error:
         problem = str(error)
     else:
-        visitor.session.notices.append("Created. It enrols nobody until you start it, below.")
-        return see(path_of(body.name))
+        visitor.session.notices.append("Created. It enrols no users until you start it below.")
+        return redirect(path_of(body.name))
     return _page(visitor, draft, None, problem, 422)
 
 
 def _page(
-    visitor: Visitor, draft: Draft, found: Plan | None, problem: str, status: int = 200
+    visitor: Visitor, draft: Draft, plan: Plan | None, problem: str, status: int = 200
 ) -> Response:
     return page(
         "new.html",
@@ -61,7 +61,7 @@ def _page(
         visitor=visitor,
         fields=draft.fields,
         problem=problem,
-        plan=found,
-        naive=next((row for row in found.rows if row.design == "naive"), None) if found else None,
-        examples=[text_forms.example(kind) for kind in POLICIES.values()],
+        plan=plan,
+        naive=next((row for row in plan.rows if row.design == "naive"), None) if plan else None,
+        examples=[text_forms.example(policy_class) for policy_class in POLICIES.values()],
     )

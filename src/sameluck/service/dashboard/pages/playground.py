@@ -1,4 +1,4 @@
-"""The playground: policies on simulated users, without code."""
+"""Page of the playground: policies on simulated users, without code."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from sameluck import text_forms
 from sameluck.errors import SameluckError
 from sameluck.policies.base import POLICIES
 from sameluck.service.dashboard.outcomes import outcome_of
-from sameluck.service.dashboard.page_responses import PageRoute, page, unless_known
+from sameluck.service.dashboard.page_responses import PageRoute, page, unless_unchanged
 from sameluck.service.dashboard.playground_settings import (
     ARMS,
     CHOICES,
@@ -18,14 +18,14 @@ from sameluck.service.dashboard.playground_settings import (
     Setting,
 )
 from sameluck.service.dashboard.simulations import Simulations
-from sameluck.service.dashboard.visitors import Watching
+from sameluck.service.dashboard.visitors import CurrentVisitor
 
 router = APIRouter(route_class=PageRoute)
 
 
 @router.get("/playground")
-async def show_playground(request: Request, visitor: Watching) -> Response:
-    """The form and its answer, or how far the simulation is."""
+async def show_playground(request: Request, visitor: CurrentVisitor) -> Response:
+    """Show the form with its answer, or with the progress of the simulation."""
     setting = Setting.of(dict(request.query_params))
     simulations: Simulations = request.app.state.simulations
     problem, simulation, start_path = "", None, ""
@@ -43,10 +43,10 @@ async def show_playground(request: Request, visitor: Watching) -> Response:
         fields=setting.fields,
         choices=CHOICES,
         options={"arms": ARMS, "horizon": HORIZONS, "replications": REPLICATIONS},
-        examples=[text_forms.example(kind) for kind in POLICIES.values()],
+        examples=[text_forms.example(policy_class) for policy_class in POLICIES.values()],
         problem=problem,
         share=simulation.share if simulation and not simulation.has_ended else None,
         outcome=outcome,
         start_path=start_path if visitor.may_manage else "",
     )
-    return unless_known(request, response)
+    return unless_unchanged(request, response)

@@ -1,4 +1,4 @@
-"""The variance of a difference beside that of independent policies, with its interval."""
+"""Variance ratios: how much more variance independent policies have than a difference within replications."""
 
 from __future__ import annotations
 
@@ -20,31 +20,32 @@ class VarianceRatio(NamedTuple):
 
 
 class Moments(NamedTuple):
-    """Of one value per replication."""
+    """Mean and variances of values, one per replication."""
 
     mean: float
-    variance: float  # exactly 0 if they do not vary
-    without_each: Floats  # the variance without each of them
+    variance: float  # exactly 0 if the values do not vary
+    without_each: Floats  # the variance without each value, for the jackknife
 
 
 def moments(values: Floats) -> Moments:
-    """Mean and variances of one value per replication."""
+    """Return the mean and the variances of values, one per replication."""
     count, mean = values.size, float(values.mean())
     squares = (values - mean) ** 2
     total = float(squares.sum())
+    # Leaving out a value lowers the sum of squares by count / (count - 1) of its square: no loop is needed.
     with np.errstate(divide="ignore", invalid="ignore"):
         without_each = (total - count / (count - 1) * squares) / np.float64(count - 2)
     return Moments(mean, total / (count - 1) if varies(values) else 0.0, without_each)
 
 
 def variance_ratio(rewards: Floats, control_rewards: Floats, level: float) -> VarianceRatio:
-    """The ratio for the rewards of two policies, one of each per replication."""
+    """Return the variance ratio of two policies' rewards in the same replications."""
     difference = moments(rewards - control_rewards)
     return ratio_of(moments(rewards), moments(control_rewards), difference, level)
 
 
 def ratio_of(policy: Moments, control: Moments, difference: Moments, level: float) -> VarianceRatio:
-    """The ratio, with a jackknife interval of its logarithm."""
+    """Return the variance ratio, with a jackknife interval of its logarithm."""
     naive_variance, count = policy.variance + control.variance, difference.without_each.size
     if difference.variance == 0:
         value = 1.0 if naive_variance == 0 else math.inf
@@ -55,8 +56,9 @@ def ratio_of(policy: Moments, control: Moments, difference: Moments, level: floa
     with np.errstate(divide="ignore", invalid="ignore"):
         naive_without = policy.without_each + control.without_each
         logs = np.log(naive_without / difference.without_each)
+    # Without one of the replications the difference may not vary, and its logarithm is then infinite.
     if not np.all(np.isfinite(logs)):
         return VarianceRatio(value, 0.0, math.inf)
     error = math.sqrt((count - 1) / count * float(np.sum((logs - logs.mean()) ** 2)))
-    factor = math.exp(min(700.0, t_critical(count - 1, level) * error))
+    factor = math.exp(min(700.0, t_critical(count - 1, level) * error))  # exp overflows beyond
     return VarianceRatio(value, value / factor, value * factor)

@@ -81,14 +81,14 @@ def cautions(plan: Plan) -> Iterator[str]:
 
 def text(plan: Plan) -> str:
     """Return title, tables and sentences for a terminal."""
-    parts = [
+    sections = [
         tables.wrapped(plan.title),
         tables.text_table(_HEADER, [_cells(row) for row in plan.rows], index=2),
     ]
     if plan.by_horizon:
         shorter = tables.text_table(_HEADER, [_cells(row) for row in plan.by_horizon], index=2)
-        parts.append(f"The same at shorter horizons:\n{shorter}")
-    return "\n\n".join([*parts, tables.wrapped(plan.verdict)])
+        sections.append(f"The same at shorter horizons:\n{shorter}")
+    return "\n\n".join([*sections, tables.wrapped(plan.verdict)])
 
 
 def notebook(plan: Plan) -> str:

@@ -126,12 +126,10 @@ def cautions(twin: Twin) -> Iterator[str]:
     source, users = twin.source, twin.long_run.stacks.users.tolist()
     yield from source.notes
     names = source.experiment.arm_names
-    few = [name for name, count in zip(names, users, strict=True) if count < FEW_USERS]
-    if few:
-        yield (
-            f"Fewer than {FEW_USERS} users have seen {'arm' if len(few) == 1 else 'arms'} {listed(few)}: the copy is "
-            "rough there."
-        )
+    rough = [name for name, count in zip(names, users, strict=True) if count < FEW_USERS]
+    if rough:
+        arms = f"{'arm' if len(rough) == 1 else 'arms'} {listed(rough)}"
+        yield f"Fewer than {FEW_USERS} users have seen {arms}: the copy is rough there."
     if source.environment is not None:
         yield (
             "These runs are simulated, so the arms are known: more replications of simulate show the effect itself, "

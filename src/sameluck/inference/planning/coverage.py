@@ -95,6 +95,7 @@ def coverage(  # noqa: PLR0913
         detail = adjust is not None
         runs = simulate(whole, environment, checkpoints=checkpoints, detail=detail, makers=makers)
         return _joint_coverage(runs, request, experiments)
+    # All experiments are one simulation; the mean of all its differences is the true effect, up to a small error.
     values = simulated_differences(whole, environment, makers)
     truth = method.centre(values)
     if effect is not None:
@@ -110,6 +111,7 @@ def _coverage(
     covered: Bools, detected: Bools, level: float, replications: int, truth: float
 ) -> Coverage:
     share, count = float(np.mean(covered)), covered.size
+    # The error is never 0: a share of 0 or 1 is an estimate too.
     error = math.sqrt(max(share * (1 - share), 1 / count**2) / count)
     return Coverage(share, error, level, count, replications, float(np.mean(detected)), truth)
 

@@ -165,6 +165,7 @@ def _replications_needed(
     of the two designs' variances, with the F interval.
     """
     count = reference.replications
+    # The reference's own ratio is exactly 1, not an estimate with an interval.
     if reference.sd == 0 or effect is reference:
         same = float(count) if effect.sd == reference.sd else math.inf
         return same, same, same

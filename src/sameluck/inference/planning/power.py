@@ -94,6 +94,7 @@ def _quantiles_of_sd(freedom: float) -> Floats:
 
 def replications_for(effect: float, power: float, sd: float, level: float, *, paired: bool) -> int:
     """Return how many replications detect an effect with this power."""
+    # Double until the power suffices, then bisect: the power grows with the replications.
     low, high = 1, 2
     while power_of(effect, sd, high, level, paired=paired) < power:
         low, high = high, high * 2

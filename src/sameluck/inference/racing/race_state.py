@@ -70,7 +70,7 @@ class RaceState:
 
     @property
     def remaining(self) -> tuple[str, ...]:
-        """Policies that are not dropped."""
+        """Policies still in the race."""
         return tuple(name for name in self.names if name not in self.dropped)
 
     def run(self, progress: Callable[[int, tuple[str, ...]], object] | None) -> None:
@@ -84,6 +84,8 @@ class RaceState:
     def _run_block(self) -> None:
         names, first = self.remaining, self.replications
         policies = {name: self.experiment.policies[name] for name in names}
+        # A block is simulated whole for speed. Replications after a decision are not used, so the result does not
+        # depend on the block size.
         last = max(first + BLOCK, self.rules.min_replications)
         block = range(first, min(last, self.experiment.replications))
         experiment = self.experiment.replace(policies=policies)
@@ -104,6 +106,7 @@ class RaceState:
         """Drop beaten policies; return whether the leader is good enough."""
         names = self.remaining
         table = np.array([self.rewards[name][: self.replications] for name in names])
+        # Every remaining policy has all replications: they are dropped only here, between replications.
         ahead, half = _differences(table, self.level)
         for column, name in enumerate(names):
             better = np.flatnonzero(ahead[:, column] - half[:, column] > 0)

@@ -68,6 +68,8 @@ class BernoulliConfidenceSet(NamedTuple):
             centre = np.where(unseen, 0.5, self.successes / self.users)
         low = np.where(points >= 0, np.clip(centre, _EDGE, 1 - _EDGE), low)
         high = np.where(points <= 0, np.clip(centre, _EDGE, 1 - _EDGE), high)
+        # The log-likelihood falls on either side of the observed mean, so each half is searched by itself. 60 steps
+        # reach the precision of a double.
         for _ in range(60):
             middle = (low + high) / 2
             inside = 2 * self._shortfall(middle) < points**2
@@ -112,7 +114,7 @@ class BernoulliConfidenceSet(NamedTuple):
 
     @property
     def has_equal_arms(self) -> bool:
-        """Whether all arms may have the same mean; the likeliest is the mean over all users."""
+        """True if all arms may have the same mean; the likeliest common mean is the mean over all users."""
         pooled = np.full(self.users.size, self.successes.sum() / self.users.sum())
         return bool(self.contains(pooled))
 
@@ -120,6 +122,7 @@ class BernoulliConfidenceSet(NamedTuple):
 def bernoulli_confidence_set(copy: BernoulliCopy, level: float) -> BernoulliConfidenceSet:
     """Return the confidence set of the arms' means."""
     wins, losses = copy.successes, copy.users - copy.successes
+    # The log evidence is smallest at the observed means. What remains of ln(1 / alpha) is half the squared radius.
     best = scipy.special.xlogy(wins, wins) + scipy.special.xlogy(losses, losses)
     best -= scipy.special.xlogy(copy.users, copy.users)
     evidence = (
@@ -186,6 +189,7 @@ class EffectRange:
     def visit(self, points: Floats, count: int) -> None:
         """Simulate `count` replications at each point and extend the range."""
         for point, runs in zip(points, self.runs(points, count), strict=True):
+            # The change from the long run with the same random numbers is far less noisy than the effect itself.
             effect = self._changes(runs).mean(axis=0) + self.centre
             lower, higher = effect < self.low, effect > self.high
             self.low[lower], self.lowest[lower] = effect[lower], point
@@ -194,9 +198,10 @@ class EffectRange:
     def settle(self, count: int, margin: float) -> None:
         """Simulate the ends again, longer, and move them outward by `margin` standard errors.
 
-        The extremes of many noisy estimates are biased outward; new replications at the same points are not.
+        The extremes of many noisy estimates are biased outward; more replications at their points reduce the bias.
         """
         ends = np.stack([self.lowest, self.highest])  # (end, pair, checkpoint, coordinate)
+        # Several pairs and checkpoints often share a point: simulate it once.
         points, indices = np.unique(ends.reshape(-1, ends.shape[-1]), axis=0, return_inverse=True)
         lowest_at, highest_at = indices.reshape(ends.shape[:-1])
         count = max(

@@ -86,6 +86,7 @@ class WeightedEffects:
         waiting: list[Revealed] = []
         for runs in self.simulator.run_each(list(zip(self.environments, ranges, strict=True))):
             waiting.append(_revealed(runs, self.origins))
+            # Weights of a whole block at once, because short arrays would be dominated by the overhead of NumPy.
             if len(waiting) * count >= self.block or runs.first == ranges[-1].start:
                 self.on_draws.add(waiting)
                 waiting = []
@@ -117,6 +118,7 @@ class WeightedEffects:
                 *(total - in_group for total, in_group in zip(totals, group, strict=True))
             )
             ends.append(np.quantile(left, [0.5 - level / 2, 0.5 + level / 2], axis=0))
+            # An error that all draws share shifts the interval and does not widen it: subtract the mean over draws.
             moved = left - left.mean(axis=0) - centred
             sums += moved
             squares += moved**2
@@ -149,6 +151,7 @@ class WeightedSums:
         """Return the weight of each replication on each copy."""
         # einsum adds in one order; a matrix product's order depends on the threads of linear algebra.
         logs = np.einsum("rs,cs->rc", sums, self.coefficients)
+        # Weights are ratios, so a factor per replication cancels: the largest likelihood is 1 and none overflows.
         likelihoods = np.exp(logs - logs.max(axis=1, keepdims=True))
         return likelihoods / np.einsum("rc,c->r", likelihoods, self.planned)[:, None]
 

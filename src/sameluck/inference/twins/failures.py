@@ -34,11 +34,12 @@ class Failure(NamedTuple):
 
 
 def far_draws(differences: Floats, half_reward: float) -> Bools:
-    """Mark the differences that are far from the median, if they hold over half of the sum of squares about it.
+    """Mark the differences far from the median, if they hold over half of the sum of squares about it.
 
     With median m and s = max(1.4826 MAD, (q84 - q16) / 2, half a reward), a difference D is far if |D - m| > 5 s.
     Only the side of the median with the larger sum of squares counts.
     """
+    # Median and quantiles, because the failures sought would inflate a mean and a standard deviation.
     distances = differences - np.median(differences)
     low, high = np.quantile(differences, [0.16, 0.84])
     scale = max(1.4826 * np.median(np.abs(distances)), (high - low) / 2, half_reward)

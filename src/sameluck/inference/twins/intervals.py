@@ -132,6 +132,7 @@ def mean_interval(
     low, high = mean - max(half, float(above)), mean + max(half, -float(below))
     z = abs(mean) / (sd / math.sqrt(count)) if sd else math.inf if mean else 0.0
     beyond = np.mean(deviations >= mean) if mean > 0 else np.mean(deviations <= mean)
+    # The wider of two intervals leaves out 0 only if both do, so the larger of their p-values counts.
     p_value = max(2 * float(scipy.special.ndtr(-z)), 2 * float(beyond), 1 / deviations.size)
     return Interval(low, high, min(1.0, p_value))
 

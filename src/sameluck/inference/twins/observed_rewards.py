@@ -16,7 +16,7 @@ _REWARDS_PER_BLOCK = 2_000_000
 
 
 class ObservedStacks(NamedTuple):
-    """The revealed prefix of every reward stack: each reward once, in order of position."""
+    """Revealed prefixes of reward stacks: each reward once, in order of position."""
 
     depths: Ints  # (replication, owner, arm)
     values: Floats  # stack after stack
@@ -42,6 +42,8 @@ class ObservedStacks(NamedTuple):
         return self._replace(values=self.values - np.repeat(by_stack.ravel(), self.depths.ravel()))
 
     def moments(self) -> StackMoments:
+        # The position of a reward in all values, minus its stack's first and mean position, is its centred position:
+        # the trends follow from sums over stacks, without an array of positions for each stack.
         first = np.cumsum(self.depths).reshape(self.depths.shape) - self.depths
         totals, squares = self.sums(self.values), self.sums(self.values * self.values)
         along = self.sums(np.arange(self.values.size) * self.values)

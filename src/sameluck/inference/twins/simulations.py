@@ -56,10 +56,11 @@ class Effort(NamedTuple):
 def checked_effort(
     level: float, replications: int, draws: int | None, draw_replications: int | None
 ) -> Effort:
-    """Return the effort for intervals of a level; raise `Invalid` for numbers that are too small."""
+    """Return the effort for intervals of a level; raise `Invalid` for numbers below their minimum."""
     check_level(level)
     default = Effort()
     if draws is None:
+        # At least two draws beyond each end of the interval.
         draws = max(default.draws, math.ceil(4 / (1 - level)))
     draws = require_whole("draws", draws, 20, 100_000)
     replications = require_whole("replications", replications, 200)

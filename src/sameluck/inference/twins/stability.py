@@ -45,7 +45,7 @@ class Stability(NamedTuple):
 
     @property
     def rejected(self) -> bool:
-        """Whether the arms are not stationary, by a test of size 5%."""
+        """True if the arms are not stationary, by a test of size 5%."""
         return self.p_value < SIZE
 
     @property
@@ -59,13 +59,14 @@ class Stability(NamedTuple):
 def check_stability(
     stacks: ObservedStacks, long_run: Runs, generator: np.random.Generator
 ) -> Stability:
-    """Compare the observed rewards' trend and heterogeneity with those of the twin's long run."""
+    """Compare the observed rewards' trend and heterogeneity with the rewards of the twin's long run."""
     replications, owners = stacks.depths.shape[:2]
     count = int(
         min(MAX_REPLICATIONS, long_run.replications, _MAX_REWARDS / long_run.checkpoints[-1])
     )
     simulated = long_run.part(0, max(count, MIN_REPLICATIONS))
     moments = simulated_moments(simulated)
+    # A simulated experiment has as many replications as the observed one, drawn from the long run.
     rows = generator.integers(simulated.replications, size=(SAMPLES, replications))
     observed = _statistics(stacks.moments(), np.arange(replications)[None])
     null = _statistics(moments, rows)
@@ -102,10 +103,11 @@ def _statistics(moments: StackMoments, rows: Ints) -> tuple[Floats, Floats]:
         within = np.where(depths > 0, totals**2 / depths, 0.0)
     arrays = (depths, totals, squares, trends, spans, within)
     table = np.stack([array.sum(axis=1) for array in arrays], axis=1)  # (replication, array, arm)
-    step = max(1, 1_000_000 // (rows.shape[1] * table[0].size))
+    step = max(1, 1_000_000 // (rows.shape[1] * table[0].size))  # bounds the memory of a block
     blocks = [table[rows[first : first + step]].sum(axis=1) for first in range(0, len(rows), step)]
     users, total, square, trend, span, means = np.concatenate(blocks).transpose(1, 0, 2)
     with np.errstate(divide="ignore", invalid="ignore"):
+        # Rounding leaves a small sum of squares where all rewards are equal: such an arm has no evidence of a change.
         explained = total**2 / users
         spread = np.where(square - explained > _ROUNDING * square, square - explained, 0.0)
         variance = spread / (users - 1)
@@ -121,5 +123,6 @@ def _p_value(observed: Floats, null: Floats, *, two_sided: bool) -> tuple[float,
     standardised, null_standardised = (observed[0] - centre) / scale, (null - centre) / scale
     if two_sided:
         standardised, null_standardised = np.abs(standardised), np.abs(null_standardised)
+    # The observed experiment counts as one more sample, so that a p-value is never 0 (Davison and Hinkley, 1997).
     beyond = int(np.sum(null_standardised.max(axis=1) >= standardised.max()))
     return (1 + beyond) / (1 + len(null)), int(standardised.argmax())

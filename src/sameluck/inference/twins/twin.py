@@ -93,7 +93,7 @@ class Twin(DisplayedOnPages, Frames):
 
     @cached_property
     def suggestion(self) -> str | None:
-        """Whether a live experiment could be stopped, if the arms are stationary; None if it is not running."""
+        """Advice whether to stop a live experiment, if the arms are stationary; None if it is not running."""
         suggestion: str | None = reporting("twins").suggestion(self)
         return suggestion
 

@@ -1,7 +1,4 @@
-"""One Hypothesis profile, the order of the tests, workers, and a PostgreSQL server for the tests that need one.
-
-No deadline (the first use of a loop compiles it); the same cases every time.
-"""
+"""Hypothesis profile, order of the tests, workers, and a PostgreSQL server for the tests that need it."""
 
 import gc
 import os
@@ -17,9 +14,10 @@ from sameluck.environments.base import ENVIRONMENTS
 from sameluck.live.calls import settings
 from sameluck.policies.base import POLICIES
 
-# Nearly all that is imported and collected is kept: there is no garbage to look for until the first test.
+# Imported and collected objects are kept, so there is no garbage to look for until the first test.
 gc.disable()
 
+# No deadline, because the first use of a loop compiles it; the same cases every time.
 hypothesis.settings.register_profile(
     "sameluck", deadline=None, derandomize=True, database=None, max_examples=30
 )
@@ -27,7 +25,7 @@ hypothesis.settings.load_profile("sameluck")
 
 
 def pytest_configure(config):
-    """Temporary files are in memory if there is room: SQLite waits for the disk in hundreds of tests."""
+    """Keep temporary files in memory if there is room: SQLite waits for the disk in hundreds of tests."""
     if config.option.basetemp is None and server.place(fsync=False) == server.MEMORY:
         folder = tempfile.mkdtemp(prefix="sameluck-tests-", dir=server.MEMORY)
         config.option.basetemp = folder
@@ -35,53 +33,53 @@ def pytest_configure(config):
 
 
 def pytest_xdist_auto_num_workers():
-    """One more than there are cores, because tests of servers and browsers wait."""
+    """Return one worker more than there are cores, because tests of servers and browsers wait."""
     return (os.cpu_count() or 1) + 1
 
 
-# They wait for other programs most of the time.
-LONGEST = ("test_browser.py", "test_postgres.py", "test_kill.py", "test_confluence.py")
+# Files that wait for other programs most of the time.
+LONGEST_FILES = ("test_browser.py", "test_postgres.py", "test_kill.py", "test_confluence.py")
 
 
 def pytest_collection_finish():
-    """A tenth of the time would be spent on looking through what was loaded for garbage."""
+    """Exclude loaded modules from garbage collection, which would take a tenth of the time."""
     gc.freeze()
     gc.set_threshold(20_000, 50, 100)
     gc.enable()
 
 
 def pytest_collection_modifyitems(items):
-    """Files that take long come first: one that begins last would keep the other workers waiting.
+    """Run long files first: a long file that begins last would keep the other workers waiting.
 
-    `make check` starts no server, so every test that needs one is slow.
+    `make check` starts no server, so every test that needs a server is marked slow.
     """
     for item in items:
         if "postgres_server" in item.fixturenames:
             item.add_marker(pytest.mark.slow)
     slow = Counter(item.path for item in items if item.get_closest_marker("slow"))
-    items.sort(key=lambda item: (item.path.name not in LONGEST, -slow[item.path]))
+    items.sort(key=lambda item: (item.path.name not in LONGEST_FILES, -slow[item.path]))
 
 
 @pytest.fixture(autouse=True)
 def registries():
-    """A test that registers policies or environments of its own leaves the registries as it found them."""
-    before = [(known, dict(known)) for known in (POLICIES, ENVIRONMENTS)]
+    """Remove the policies and environments that a test registers."""
+    before = [(registry, dict(registry)) for registry in (POLICIES, ENVIRONMENTS)]
     yield
-    for known, kinds in before:
-        known.clear()
-        known.update(kinds)
+    for registry, classes in before:
+        registry.clear()
+        registry.update(classes)
 
 
 @pytest.fixture(autouse=True)
 def patience(request, monkeypatch):
-    """On a busy machine, too, `assign` answers with an arm of its policy; not in tests of the default deadline."""
+    """Let `assign` wait for its policy on a busy machine, except in tests of the default deadline."""
     if not request.node.get_closest_marker("default_timeout"):
         monkeypatch.setattr(settings, "TIMEOUT", 60.0)
 
 
 @pytest.fixture(autouse=True)
 def columns(monkeypatch):
-    """Text is as wide wherever the tests run."""
+    """Make text equally wide wherever the tests run."""
     monkeypatch.setenv("COLUMNS", "100")
 
 
@@ -99,7 +97,7 @@ def postgres_databases(postgres_server):
 
 @pytest.fixture
 def postgres_url(postgres_databases):
-    """The URL of a database that a store has opened, without rows: it opens sooner than an empty one."""
+    """Return the URL of a database with tables and without rows; it opens sooner than an empty database."""
     name = postgres_databases.take_with_tables()
     yield postgres_databases.server.url(name)
     postgres_databases.give_back_with_tables(name)
@@ -107,25 +105,25 @@ def postgres_url(postgres_databases):
 
 @pytest.fixture
 def empty_postgres_url(new_postgres_url):
-    """The URL of an empty database."""
+    """Return the URL of an empty database."""
     return new_postgres_url()
 
 
 @pytest.fixture
 def sqlite_url(tmp_path):
-    """The URL of a database that does not exist yet."""
+    """Return the URL of a database that does not exist yet."""
     return f"sqlite:///{tmp_path / 'ledger.db'}?synchronous=normal"
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.slow)])
 def url(request):
-    """The URL of a database without rows, of each kind."""
+    """Return the URL of a database without rows, for SQLite and PostgreSQL."""
     return request.getfixturevalue(f"{request.param}_url")
 
 
 @pytest.fixture
 def new_postgres_url(postgres_databases):
-    """A function that returns the URL of an empty database; they are emptied when the test ends."""
+    """Return a function that returns the URL of an empty database; the test's end empties them."""
     names = []
 
     def new():

@@ -65,7 +65,7 @@ def test_while_a_challenger_joins_only_replications_with_new_rewards_are_read(
         executed, execute, catch_up = [], SqliteTransaction._execute, Challenger.catch_up
 
         def note(transaction, name, values):
-            if transaction.connection is store._database._writer:
+            if transaction.connection is store.database._writer:
                 executed.append((name, values.get("replication")))
             return execute(transaction, name, values)
 

@@ -93,7 +93,7 @@ def test_what_was_behind_is_taken_up_while_a_policy_is_removed(monkeypatch):
     scenario = Scenario(lambda clock: sl.open("sqlite://", clock=clock))
     live = scenario.start({**TWO, "own": sl.External("own")}, makers=OLD)
     other = scenario.store.peek("trial", makers=NEW)
-    database = scenario.store._database
+    database = scenario.store.database
     for id in scenario.enrol_all(live):
         scenario.pay(other, id)
     assert live.status().behind > 0

@@ -1,14 +1,14 @@
 """`StoreContract`: the rules of live experiments as tests of a store.
 
-To test a store of your own, write a class such as
+A database is tested by a class such as
 
     class TestMyStore(StoreContract):
         @pytest.fixture
         def open_store(self, tmp_path):
             return lambda clock: Store(MyDatabase(tmp_path / "ledger"), clock=clock)
 
-`open_store(clock)` opens a database that is empty at the beginning of a test; called again after that store was
-closed, it opens the same one. The rules are in one module per topic and run on a `scenario.Scenario`.
+`open_store(clock)` opens a database that is empty when a test begins. Called again after the store was closed, it
+opens the same database. The rules are grouped by topic, one module each, and run on a `scenario.Scenario`.
 """
 
 from __future__ import annotations
@@ -43,16 +43,15 @@ class StoreContract(
     VersionRules,
     ConcurrencyRules,
 ):
-    """All the rules; a subclass must have a fixture `open_store`."""
+    """All rules; a subclass must have a fixture `open_store`."""
 
     @pytest.fixture
     def open_store(self) -> OpenStore:
-        """A function of a clock that opens the database of the test, the same one each time."""
+        """Return a function of a clock that opens the test's database, the same each time."""
         raise NotImplementedError("a class that tests a store needs a fixture open_store")
 
     @pytest.fixture
     def scenario(self, open_store: OpenStore) -> Iterator[Scenario]:
-        """The store with its clock and its users."""
         scenario = Scenario(open_store)
         yield scenario
         scenario.close()

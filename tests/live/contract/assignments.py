@@ -138,7 +138,7 @@ class AssignmentRules:
         other = place if same_entry else {**place, "position": 5}
         key = {"experiment": live.id, "replication": 0}
         code = unit or hash_unit("unit 0", live._enrolment._salt)
-        database = scenario.store._database
+        database = scenario.store.database
 
         def insert(transaction: Transaction) -> None:
             if not same_entry:

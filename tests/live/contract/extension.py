@@ -128,7 +128,7 @@ class ExtensionRules:
         for id in ids[::3]:
             assert conflict_code(partial(scenario.pay, live, id)) == "reward_late"
         assert live.extend_windows(100) == (0, 0, 2, 0)
-        rows = scenario.store._database.read(
+        rows = scenario.store.database.read(
             lambda t: t.fetch_all(
                 SettledRow, "settled_since", experiment=live.id, replication=0, version=0
             )

@@ -164,7 +164,7 @@ class ParticipationRules:
             text = json.dumps(values)
             transaction.execute("set_options", experiment=live.id, options=text)  # type: ignore[attr-defined]
 
-        scenario.store._database.write(forget)
+        scenario.store.database.write(forget)
         live = scenario.store.start("trial", settings[0], options=settings[1], exist_ok=True)
         assert live.options.sticky_exclusion == 0
         assert live.assign("ann").reason == records.NO_OPEN_SLOT

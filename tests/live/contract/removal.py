@@ -249,7 +249,7 @@ class RemovalRules:
         assert scenario.store.prune(60) > 0
         scenario.serve(live)
         assert self._audit(live) == "fine"
-        scenario.store._database.write(
+        scenario.store.database.write(
             lambda transaction: transaction.connection.execute(edit)  # type: ignore[attr-defined]
         )
         assert self._audit(live) == "alarm"

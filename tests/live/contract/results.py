@@ -151,7 +151,7 @@ class ResultRules:
             "now": 0,
         }
         edit: Values = {"experiment": live.id, **key, **values, "assignment": row.id}
-        scenario.store._database.write(lambda t: t.execute("settle", **edit))
+        scenario.store.database.write(lambda t: t.execute("settle", **edit))
         checks = {one.name: one for one in live.diagnostics()}
         named = rf"position {which} of arm '1' is 99.5 in the ledger and .* in the audit log \(assignment {row.id}"
         assert re.search(named, checks["audit log"].sentence)

@@ -54,7 +54,7 @@ class RewardRules:
         scenario.pay(live, id)
         event: Values = {"assignment": id, "value": 3.0, "now": 0, "outcome": "applied"}
         with pytest.raises(Exception, match=r"(?i)unique"):
-            scenario.store._database.write(lambda t: t.execute("note_reward", **event))
+            scenario.store.database.write(lambda t: t.execute("note_reward", **event))
         assert len(scenario.events(live, id)) == 1
 
     @pytest.mark.parametrize("microseconds", [-1, 0, 1])

@@ -1,7 +1,7 @@
-"""The scenario of the contract's tests: a store, a clock that the test advances, and users with known rewards.
+"""Scenario of the contract's tests: a store, a clock that the test advances, and users with known rewards.
 
-A user's reward is the one that a simulation of the same experiment reads at the same address (`reward_at`). So the
-runs of a live experiment must equal the simulation's, bit for bit, in whatever order things happened.
+A simulation of the same experiment reads the same reward at the same address (`reward_at`). So the runs of a live
+experiment must equal the simulation's, bit for bit, whatever the order of events.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ AUDIT_REWARD = 1_000_000.0  # far from every reward of the environment
 
 
 class Scenario:
-    """A store, its clock and its users."""
+    """Store with its clock and its users."""
 
     def __init__(self, open_store: OpenStore) -> None:
         self._open_store = open_store
@@ -64,7 +64,7 @@ class Scenario:
         makers: Makers | None = None,
         **changes: Any,
     ) -> LiveExperiment:
-        """Start an experiment, a small one by default; `changes` are further arguments of `Experiment`."""
+        """Start an experiment, small by default; `changes` are further arguments of `Experiment`."""
         usual: dict[str, object] = {"arms": 3, "horizon": 8, "replications": 3, "seed": 11}
         experiment = Experiment(policies=policies, **{**usual, **changes})
         options = options or LiveOptions(reward=Reward(window_seconds=WINDOW))
@@ -77,22 +77,21 @@ class Scenario:
         return self.store.load(live.name, makers=makers)
 
     def unit(self) -> str:
-        """A new unit."""
         return f"unit {next(self._units)}"
 
     def enrol(self, live: LiveExperiment) -> str:
-        """Enrol a new unit; the id of its assignment."""
+        """Enrol a new unit and return the id of its assignment."""
         assignment = live.assign(self.unit())
         assert assignment.id is not None, assignment
         return assignment.id
 
     def start_and_enrol(self, **arguments: Any) -> tuple[LiveExperiment, str]:
-        """Start an experiment as `start` does and enrol a new unit; the id of its assignment."""
+        """Start an experiment as `start` does, enrol a new unit and return the id of its assignment."""
         live = self.start(**arguments)
         return live, self.enrol(live)
 
     def enrol_all(self, live: LiveExperiment) -> dict[str, AssignmentDetails]:
-        """Enrol new units until no entry is wanted; the assignments by id."""
+        """Enrol new units until no entry is wanted; return their assignments by id."""
         assignments: dict[str, AssignmentDetails] = {}
         while (assignment := live.assign(self.unit())).id is not None:
             assignments[assignment.id] = live.describe(assignment.id)
@@ -101,10 +100,10 @@ class Scenario:
     def reward_of(
         self, live: LiveExperiment, id: str, environment: Environment = ENVIRONMENT
     ) -> float:
-        """The reward of an assignment's user; `AUDIT_REWARD` if the assignment is an audit."""
-        one = live.describe(id)
-        address = one.replication, one.policy, one.arm_index, one.position
-        return AUDIT_REWARD if one.audit else reward_at(live.experiment, environment, *address)
+        """Return the reward of an assignment's user; `AUDIT_REWARD` if the assignment is an audit."""
+        details = live.describe(id)
+        address = details.replication, details.policy, details.arm_index, details.position
+        return AUDIT_REWARD if details.audit else reward_at(live.experiment, environment, *address)
 
     def pay(self, live: LiveExperiment, id: str, environment: Environment = ENVIRONMENT) -> Receipt:
         """Report the reward of an assignment's user."""
@@ -123,7 +122,7 @@ class Scenario:
         environment: Environment = ENVIRONMENT,
         waiting: Sequence[str] = (),
     ) -> None:
-        """Serve units until no entry is wanted; up to six rewards are outstanding and come in random order."""
+        """Serve units until no entry is wanted; up to six rewards are outstanding, in random order."""
         generator, pending = random.Random(7), list(waiting)
         while True:
             assignment = live.assign(self.unit())
@@ -135,32 +134,31 @@ class Scenario:
                 self.pay(live, pending.pop(generator.randrange(len(pending))), environment)
 
     def events(self, live: LiveExperiment, id: str) -> list[tuple[float, str]]:
-        """The reported rewards of an assignment with their outcomes, in order of arrival."""
+        """Return the reported rewards of an assignment with their outcomes, in order of arrival."""
         rows = self.rows(live, EventRow, "events")
         return [(row.value, row.outcome) for row in rows if row.assignment == id]
 
     def rows(self, live: LiveExperiment, row: type[Row], statement: str) -> list[Row]:
-        """The rows that a statement returns for an experiment."""
-        return self.store._database.read(lambda t: t.fetch_all(row, statement, experiment=live.id))
+        """Return the rows that a statement selects for an experiment."""
+        return self.store.database.read(lambda t: t.fetch_all(row, statement, experiment=live.id))
 
     def close(self) -> None:
-        """Close the store."""
         self.store.close()
 
 
 def options(**changes: Any) -> LiveOptions:
-    """Options with a short window."""
+    """Return options with a short window."""
     return LiveOptions(**{"reward": Reward(window_seconds=WINDOW), **changes})
 
 
 def explicit(**changes: Any) -> LiveOptions:
-    """Options with explicit exposure and a short lease."""
+    """Return options with explicit exposure and a short lease."""
     usual = {"exposure": "explicit", "lease_seconds": LEASE, "open_replications": 1}
     return options(**{**usual, **changes})
 
 
 def conflict_code(call: Callable[[], object]) -> str:
-    """The code of the `Conflict` that a call must raise."""
+    """Return the code of the `Conflict` that a call must raise."""
     with pytest.raises(Conflict) as caught:
         call()
     return caught.value.code
@@ -171,12 +169,12 @@ def simulated(
     environment: Environment = ENVIRONMENT,
     checkpoints: Sequence[int] | None = None,
 ) -> Runs:
-    """The runs that a live experiment must have."""
+    """Return the runs that a live experiment must have."""
     return simulate(experiment, environment, checkpoints=checkpoints, workers=1)
 
 
 def assert_same(runs: Runs, expected: Runs, replications: int | None = None) -> None:
-    """Two runs are equal bit for bit; `replications` compares only the first of the expected ones."""
+    """Assert that two runs are equal bit for bit; `replications` compares only the first replications."""
     assert runs.experiment == expected.experiment
     assert runs.replications == (expected.replications if replications is None else replications)
     assert runs.checkpoints.tolist() == expected.checkpoints.tolist()
@@ -191,7 +189,7 @@ def assert_same(runs: Runs, expected: Runs, replications: int | None = None) -> 
 def assert_finishes(
     scenario: Scenario, live: LiveExperiment, environment: Environment = ENVIRONMENT
 ) -> None:
-    """Serve units until no entry is wanted; then the experiment is finished as `assert_finished` says."""
+    """Serve units until no entry is wanted, then assert that the experiment is finished."""
     scenario.finish(live, environment)
     assert_finished(live, environment)
 
@@ -203,8 +201,8 @@ def assert_finished(
     audits: int = 0,
     voided: int = 0,
 ) -> None:
-    """An experiment is complete, its runs are the simulation's, and it used no more users than the design needs."""
-    # Reading the runs first: then `live.experiment` has the policies that another process added.
+    """Assert that an experiment is complete, with the simulation's runs and no more users than its design needs."""
+    # Read the runs first: then `live.experiment` has the policies that another process added.
     runs, status = live.runs(), live.status()
     expected = simulated(live.experiment, environment)
     assert_same(runs, expected)

@@ -283,8 +283,8 @@ class VersionRules:
         waiting = scenario.enrol(live)
         rows = scenario.rows(live, EntryRow, "all_outstanding")
         wanted: dict[str, SqlValue] = {"experiment": live.id, **rows[0]._asdict()}
-        scenario.store._database.write(lambda t: t.execute("release", **wanted))
-        scenario.store._database.write(lambda t: t.execute("want", **wanted | {"position": 7}))
+        scenario.store.database.write(lambda t: t.execute("release", **wanted))
+        scenario.store.database.write(lambda t: t.execute("want", **wanted | {"position": 7}))
         with pytest.raises(Diverged, match="repair"):
             scenario.reopen(live)
         live = scenario.store.peek(live.name)
@@ -311,7 +311,7 @@ class VersionRules:
             "replication": 0,
             **Entry(0, 1, 3)._asdict(),
         }
-        scenario.store._database.write(lambda t: t.execute("want", **next_but_one))
+        scenario.store.database.write(lambda t: t.execute("want", **next_but_one))
         waiting = scenario.enrol(live)
         with pytest.raises(Diverged, match="contradicts its rows"):
             scenario.pay(live, waiting)
@@ -328,7 +328,7 @@ class VersionRules:
         live = scenario.start(WITH_OBJECT, makers=OLD)
         text = live.experiment.to_json()
         values: Values = {"definition": text, "fingerprints": "{}", "revision": 0}
-        scenario.store._database.write(
+        scenario.store.database.write(
             lambda t: t.execute("set_definition", experiment=live.id, **values)
         )
         live = scenario.reopen(live, makers=OLD)

@@ -221,7 +221,7 @@ class TestSqlite:
 
         with sl.open(url, timeout=0.2) as store:
             live = store.start("trial", SMALL)
-            other = threading.Thread(target=store._database.write, args=[slow])
+            other = threading.Thread(target=store.database.write, args=[slow])
             other.start()
             assert begun.wait(30)
             answer, seconds = timed(lambda: live.assign("ann"))

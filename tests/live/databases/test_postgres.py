@@ -195,7 +195,7 @@ class TestLostConnections:
                 return transaction.fetch_all(TextRow, "names")
 
             with ThreadPoolExecutor(15) as pool:
-                list(pool.map(lambda _: store._database.read(used), range(15)))
+                list(pool.map(lambda _: store.database.read(used), range(15)))
             assert kill_everybody(postgres_url) == 15
             assert store.names() == []
             kill_everybody(postgres_url)
@@ -391,7 +391,7 @@ class TestConfiguredServers:
     def test_transactions_are_as_isolated_as_they_need(self, postgres_url, level):
         configured(postgres_url, f"default_transaction_isolation = '{level}'")
         with sl.open(postgres_url) as store:
-            found = store._database.write(
+            found = store.database.write(
                 lambda t: t.connection.execute("SHOW transaction_isolation").fetchone()
             )
         assert found == ("read committed",)
@@ -427,12 +427,12 @@ class TestConfiguredServers:
 
         with sl.open(postgres_url) as store:
             slowly = 1
-            assert store._database.read(slow) == []
+            assert store.database.read(slow) == []
             assert len(attempts) == 2
             slowly = 100
             monkeypatch.setattr(postgres, "ATTEMPTS", 2)
             with pytest.raises(sl.Unavailable, match="raise idle_in_transaction_session_timeout"):
-                store._database.read(slow)
+                store.database.read(slow)
 
     def test_an_encoding_that_lacks_a_character(self, postgres_server):
         with psycopg.connect(postgres_server.url(), autocommit=True) as connection:
@@ -481,9 +481,9 @@ def test_a_forked_process_opens_connections_of_its_own(postgres_url):
             assert output.read() == "(['trial'], 'ASSIGNED', ['trial'])"
         os.waitpid(child, 0)
         assert live.assign("child").reason == "STICKY"
-        before = store._database._pool.get_stats()["connections_num"]
+        before = store.database._pool.get_stats()["connections_num"]
         assert store.names() == ["trial"]
-        assert store._database._pool.get_stats()["connections_num"] == before
+        assert store.database._pool.get_stats()["connections_num"] == before
 
 
 def test_ctrl_c_while_waiting_for_a_connection_loses_none(postgres_url):
@@ -496,7 +496,7 @@ def test_ctrl_c_while_waiting_for_a_connection_loses_none(postgres_url):
         free.wait(30)
 
     with sl.open(postgres_url, connections=1) as store:
-        other = threading.Thread(target=store._database.read, args=[hold])
+        other = threading.Thread(target=store.database.read, args=[hold])
         timer = threading.Timer(0.3, os.kill, [os.getpid(), signal.SIGINT])
         try:
             other.start()

@@ -52,7 +52,7 @@ def test_nothing_of_a_deleted_experiment_is_left(url):
 def test_deleting_takes_a_time_that_is_proportional(sqlite_url):
     """Every statement finds the rows that refer to those it deletes by an index."""
     with sl.open(sqlite_url) as store:
-        connection = store._database._writer
+        connection = store.database._writer
         references = {
             "reward_event WHERE assignment = 'a'": "one_applied_reward",
             "assignment WHERE experiment = 1 AND replication = 1 AND owner = 0 AND arm = 0 AND position = 0": (

@@ -33,7 +33,7 @@ def test_the_fields_of_a_row_are_the_columns(kind, name):
     sql = statements()[name].text
     with sl.open("sqlite://") as store:
         values = dict.fromkeys(re.findall(r"(?<!:):(\w+)", sql), 1)
-        columns = [one[0] for one in store._database._writer.execute(sql, values).description]
+        columns = [one[0] for one in store.database._writer.execute(sql, values).description]
     assert len(columns) == len(fields)
     if len(fields) > 1:
         assert tuple(columns) == fields

@@ -392,7 +392,7 @@ class TestReplayAudit:
             "UPDATE entry SET state = 'wanted', value = NULL, source = NULL, settled = NULL, assignment = NULL "
             "WHERE owner = -1 AND replication = 12"
         )
-        store._database.write(lambda transaction: transaction.connection.execute(undo))
+        store.database.write(lambda transaction: transaction.connection.execute(undo))
 
         after = by_name(live.diagnostics())["replay audit"].details["replications"]
 
@@ -479,7 +479,7 @@ def test_a_ledger_that_was_edited(any_store):
     live = any_store.start("shop", experiment(policies={"a": "ucb1", "b": "ucb1"}))
     finish(live, Users(live.experiment, BERNOULLI))
     change = "UPDATE entry SET value = 1 - value WHERE replication = 5 AND position < 8"
-    any_store._database.write(lambda transaction: transaction.connection.execute(change))
+    any_store.database.write(lambda transaction: transaction.connection.execute(change))
 
     found = by_name(live.diagnostics())
 

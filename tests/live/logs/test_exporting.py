@@ -286,7 +286,7 @@ def test_memory_does_not_grow_with_the_ledger(tmp_path, monkeypatch, suffix):
         live.export(tmp_path / f"b.{suffix}")  # whatever is imported meanwhile
         key = {"experiment": 1, "replication": 0, "stack_owner": 0, "arm": 0}
         wide = ({**key, "position": place + 1} for place in range(20_000))
-        store._database.write(lambda transaction: transaction.execute_many("want", wide))
+        store.database.write(lambda transaction: transaction.execute_many("want", wide))
         tracemalloc.start()
         try:
             assert live.export(tmp_path / f"a.{suffix}") > 20_000

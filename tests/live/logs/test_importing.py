@@ -215,7 +215,7 @@ class TestALogByAnotherPolicy:
         with sl.open(where) as store:
             imported(store, design, rows, horizon=10)
             change = "UPDATE entry SET source = 'observed' WHERE position = 99"
-            store._database.write(lambda transaction: transaction.connection.execute(change))
+            store.database.write(lambda transaction: transaction.connection.execute(change))
         with (
             sl.open(where) as store,
             pytest.raises(sl.Diverged, match="is settled, but no policy reads it"),

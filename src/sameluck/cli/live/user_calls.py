@@ -24,7 +24,6 @@ def assign_command(name: str, unit: str, database: DatabaseOptions) -> Output:
     """Assign an arm to a user."""
     with database.open_experiment(name) as live:
         assignment = live.assign(unit, strict=True)
-        live.status()  # writes the pending count of this call before the process ends
         return Output(_assignment_text(live, database, assignment), assignment._asdict())
 
 

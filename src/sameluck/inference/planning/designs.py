@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -49,6 +49,7 @@ class DesignComparison(Displayed, Frames):
     """Result of `designs`: a `Comparison` for each design, on the same policies and environment."""
 
     results: dict[str, Comparison]
+    rows: tuple[DesignRow, ...]  # of each design and pair of policies, at the last checkpoint
 
     _index = ("design", "policy", "control")
     _presentation = "designs"
@@ -61,26 +62,12 @@ class DesignComparison(Displayed, Frames):
     @property
     def reference_design(self) -> str:
         """Design whose precision the others are measured by: replay, else the first."""
-        return "replay" if "replay" in self.results else next(iter(self.results))
+        return _reference_design(self.results)
 
     @property
     def reference(self) -> Comparison:
         """Comparison under the reference design."""
         return self.results[self.reference_design]
-
-    @cached_property
-    def rows(self) -> tuple[DesignRow, ...]:
-        """Records of each design and pair of policies, at the last checkpoint."""
-        return tuple(
-            _row(label, effect, reference, naive)
-            for label, result in self.results.items()
-            for effect, reference, naive in zip(
-                result.last_effects,
-                self.reference.last_effects,
-                self.results.get("naive", result).last_effects,
-                strict=True,
-            )
-        )
 
     def to_dicts(self) -> list[dict[str, Any]]:
         """Return the rows as plain records."""
@@ -134,7 +121,24 @@ def designs(
         label: compare(run(experiment.replace(design=design), environment), level=level)
         for label, design in by_label.items()
     }
-    return DesignComparison(results)
+    return DesignComparison(results, _rows(results, results[_reference_design(results)]))
+
+
+def _reference_design(results: dict[str, Comparison]) -> str:
+    return "replay" if "replay" in results else next(iter(results))
+
+
+def _rows(results: dict[str, Comparison], reference: Comparison) -> tuple[DesignRow, ...]:
+    return tuple(
+        _row(label, *effects)
+        for label, result in results.items()
+        for effects in zip(
+            result.last_effects,
+            reference.last_effects,
+            results.get("naive", result).last_effects,
+            strict=True,
+        )
+    )
 
 
 def _row(design: str, effect: Effect, reference: Effect, naive: Effect) -> DesignRow:

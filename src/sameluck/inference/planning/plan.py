@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,7 +19,7 @@ from sameluck.experiment import Experiment, require_experiment
 from sameluck.frames import Frames
 from sameluck.inference.assumptions import moving_environment, replications_for_skewness
 from sameluck.inference.display import Displayed
-from sameluck.inference.effects import differences, has_prior
+from sameluck.inference.effects import differences, has_prior, is_paired
 from sameluck.inference.planning.coverage import Coverage, verify_plan
 from sameluck.inference.planning.pilots import check_pilot, pilots, spread, with_two_policies
 from sameluck.inference.planning.power import PowerAnalysis, power_of
@@ -67,6 +66,9 @@ class Plan(Displayed, Frames):
     pilot_replications: int
     rows: tuple[DesignPlan, ...]  # at the horizon, the experiment's design first
     by_horizon: tuple[DesignPlan, ...]  # the experiment's design at shorter horizons
+    power_range: tuple[
+        float, float
+    ]  # if the true sd is two standard errors above or below the pilot's
     check: Coverage | None  # simulated power and coverage, with verify=True
     requested_power: float | None  # the argument; None if the plan computes the power
     replications_for_skewness: int = 0  # needed by a t interval of the pilot's differences
@@ -109,14 +111,6 @@ class Plan(Displayed, Frames):
         """Real users in total, under the naive design; None if the pilot cannot tell."""
         return next((row.users for row in self.rows if row.design == "naive"), None)
 
-    @cached_property
-    def power_range(self) -> tuple[float, float]:
-        """Power if the true standard deviation is two standard errors above or below the pilot's."""
-        row = self.experiment_row
-        sds = (row.sd + 2 * row.sd_error, max(0.0, row.sd - 2 * row.sd_error))
-        low, high = (self._power(row, sd, row.replications) for sd in sds)
-        return low, high
-
     def to_dicts(self) -> list[dict[str, Any]]:
         """Return the designs' rows as plain records."""
         return [row._asdict() for row in self.rows]
@@ -130,12 +124,12 @@ class Plan(Displayed, Frames):
 
     def _power_curve(self, row: DesignPlan, users: Floats) -> PowerCurve:
         replications = np.maximum(2, users // row.interactions).astype(int)
-        powers = [self._power(row, row.sd, int(count)) for count in replications]
-        return PowerCurve(row.design, tuple(users.tolist()), tuple(powers))
-
-    def _power(self, row: DesignPlan, sd: float, replications: int) -> float:
         paired = row.design != "naive" or self.has_prior
-        return power_of(self.effect, sd, replications, self.level, paired=paired)
+        powers = [
+            power_of(self.effect, row.sd, int(count), self.level, paired=paired)
+            for count in replications
+        ]
+        return PowerCurve(row.design, tuple(users.tolist()), tuple(powers))
 
 
 def plan(  # noqa: PLR0913
@@ -207,6 +201,7 @@ def plan(  # noqa: PLR0913
         values.size,
         rows,
         by_horizon,
+        _power_range(rows[0], level, paired=is_paired(runs)),
         check,
         power,
         replications_for_skewness(values),
@@ -227,6 +222,12 @@ class _Timing(NamedTuple):
         if self.arrivals_per_day is None:
             return None
         return max(users / self.arrivals_per_day, horizon * self.delay_seconds / 86_400)
+
+
+def _power_range(row: DesignPlan, level: float, *, paired: bool) -> tuple[float, float]:
+    sds = (row.sd + 2 * row.sd_error, max(0.0, row.sd - 2 * row.sd_error))
+    low, high = (power_of(row.effect, sd, row.replications, level, paired=paired) for sd in sds)
+    return low, high
 
 
 def _design_plan(

@@ -70,7 +70,7 @@ class Twin(DisplayedOnPages, Frames):
     _index = ("policy", "control", "checkpoint")
     _presentation = "twins"
 
-    @property
+    @cached_property
     def environment(self) -> Environment:
         """Copy of the arms."""
         return self.long_run.copy.environment

@@ -18,7 +18,7 @@ import bandit_packages as packages
 import budget
 import literal_rules
 import sameluck as sl
-from sameluck.adapters.adapted_maker import AdaptedMaker
+from sameluck.adapters.bandit_packages import AdaptedMaker
 from sameluck.randomness.streams import DECISION, owner_of, stream
 
 pytestmark = [
@@ -106,7 +106,7 @@ class TestRandomness:
     def test_randomness_of_the_constructor_is_the_seeds(self):
         """Exp3 draws the order of its first plays when it is made."""
         make = sl.adapters.smpybandits(packages.smpybandits("Exp3", arms=20))
-        orders = [make(seed).policy._initial_exploration.tolist() for seed in (1, 1, 2)]
+        orders = [make(seed).bandit._initial_exploration.tolist() for seed in (1, 1, 2)]
         assert orders[0] == orders[1] != orders[2]
 
 
@@ -325,7 +325,7 @@ def theirs(make):
     for arm, reward in HISTORY:
         made.pull(arms)
         made.update(arm, reward)
-    draws = SLOW_DRAWS if make.package == "bayesianbandits" else DRAWS
+    draws = SLOW_DRAWS if make.adapter.package == "bayesianbandits" else DRAWS
     return np.bincount([made.pull(arms) for _ in range(draws)], minlength=ARMS)
 
 
@@ -387,7 +387,7 @@ class TestRefusals:
             ),
             (
                 sl.adapters.mabwiser(packages.mabwiser("LinUCB", 1.0)),
-                "a contextual MAB of MABWiser needs contexts",
+                "MAB of mabwiser needs a context",
             ),
             (
                 sl.adapters.mabwiser(lambda seed: packages.mabwiser("Random")(123456)),

@@ -4,9 +4,6 @@
 seed, and return a maker for `External` policies: `makers={"theirs": sl.adapters.river(make)}`.
 """
 
-from sameluck.adapters.bayesianbandits_agent import bayesianbandits
-from sameluck.adapters.mabwiser_bandit import mabwiser
-from sameluck.adapters.river_policy import river
-from sameluck.adapters.smpybandits_policy import smpybandits
+from sameluck.adapters.bandit_packages import bayesianbandits, mabwiser, river, smpybandits
 
 __all__ = ["bayesianbandits", "mabwiser", "river", "smpybandits"]

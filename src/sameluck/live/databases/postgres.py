@@ -1,9 +1,10 @@
 """PostgreSQL: several processes serve one experiment.
 
-Every change of a replication holds the row lock of that replication; entries are assigned with SKIP LOCKED, so
-callers do not wait for one another there. READ COMMITTED and explicit locks suffice: what a policy does depends only
-on rows under the lock, and the unique indexes would prevent a double assignment or a double reward even if that were
-wrong. A transaction that fails by a race, a deadlock or a lost connection is run again: all work is idempotent.
+Every change of a replication holds the replication's row lock. Entries are assigned with SKIP LOCKED, so callers do
+not wait for each other there. READ COMMITTED and explicit locks suffice, since policies depend only on rows under the
+lock. Unique indexes would prevent a double assignment or a double reward even if that were wrong. `statements.sql`
+gives the lock order. A transaction that fails by a race, a deadlock or a lost connection is run again: all work is
+idempotent.
 """
 
 from __future__ import annotations
@@ -41,16 +42,32 @@ from sameluck.live.databases.statements import check_schema, for_postgres
 T = TypeVar("T")
 
 ATTEMPTS = 12
-CLOCK_SECONDS = 10.0  # until the server's clock is looked at again
-PLAN_SECONDS = 10.0  # that the plan of a statement is kept: tables that were empty may have grown
-CLOSE_SECONDS = 0.5  # for connections that are being made
-MAX_TIMEOUT = 1_000.0  # seconds; a call with more has no deadline on the server
-CONNECTION_SECONDS = 5.0  # to wait for a connection
-BEGIN_WRITING = "BEGIN ISOLATION LEVEL READ COMMITTED"  # whatever the server's default
+CLOCK_SECONDS = 10.0  # between two readings of the server's clock
+PLAN_SECONDS = 10.0  # lifetime of a plan: tables that were empty when it was made may have grown
+CLOSE_SECONDS = 0.5  # to wait for connections that are being made
+CONNECTION_SECONDS = 5.0  # to wait for a connection of the pool
+MAX_TIMEOUT = 1_000.0  # seconds; a call with more time has no timeout on the server
+BEGIN_WRITING = "BEGIN ISOLATION LEVEL READ COMMITTED"  # the server's default may be another level
 BEGIN_READING = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
-_MIGRATION_LOCK = 0x5A11C  # the advisory lock under which the schema is made
+LOST_STATEMENTS = (  # a connection pooler gave the session's prepared statements to another client
+    psycopg.errors.InvalidSqlStatementName,
+    psycopg.errors.DuplicatePreparedStatement,
+)
+RETRIED_ERRORS = (
+    psycopg.errors.SerializationFailure,
+    psycopg.errors.DeadlockDetected,
+    psycopg.errors.UniqueViolation,
+    psycopg.errors.ForeignKeyViolation,  # the row that it refers to was deleted meanwhile
+    psycopg.errors.IdleInTransactionSessionTimeout,
+    *LOST_STATEMENTS,
+    psycopg.OperationalError,
+    DeadlineExceeded,
+    RetryTransaction,
+)
+_MIGRATION_LOCK = 0x5A11C  # advisory lock that one process holds while it makes the schema
 
-_of_parents: list[object] = []  # pools that must not be closed in a forked process
+# A forked process keeps a reference to its parent's pool: the pool's finalizer would close the parent's sockets.
+_parent_pools: list[object] = []
 _reopening = Lock()
 
 
@@ -62,10 +79,10 @@ class Postgres:
     def __init__(self, url: str, *, connections: int = 8, read_only: bool = False) -> None:
         self.url = url
         self.read_only = read_only
-        self.clock = SteadyClock()  # set by that of the server
-        self._next_look = 0.0
+        self.clock = SteadyClock()  # set to the server's clock
+        self._next_clock_reading = 0.0
         self._process = os.getpid()
-        self._most = connections
+        self._max_connections = connections
         try:
             psycopg.conninfo.conninfo_to_dict(url)
         except psycopg.Error as error:
@@ -79,30 +96,27 @@ class Postgres:
             raise
 
     def _open_pool(self) -> None:
-        self._no_connection: Exception | None = None  # why the last attempt to connect failed
-        # When the statements of each connection are planned again.
+        self._connection_failure: Exception | None = None  # of the last attempt to connect
+        # Moments at which a connection discards its plans.
         self._planned_until: WeakKeyDictionary[DeadlineConnection, float] = WeakKeyDictionary()
         self._pool = psycopg_pool.ConnectionPool(
             self.url,
             connection_class=self._connection_class(),
             configure=configure,
             min_size=1,
-            max_size=self._most,
+            max_size=self._max_connections,
             open=False,
             timeout=CONNECTION_SECONDS,
-            reconnect_timeout=CONNECTION_SECONDS,  # or it would try ever more rarely while the server is down
-            kwargs={
-                "autocommit": True,
-                "client_encoding": "utf8",
-            },
+            # A longer time would let the pool wait ever longer between attempts while the server is down.
+            reconnect_timeout=CONNECTION_SECONDS,
+            kwargs={"autocommit": True, "client_encoding": "utf8"},
         )
         self._pool.open()
-        self._process = (
-            os.getpid()
-        )  # last: another thread of a forked process may look at it meanwhile
+        # Set last: another thread of a forked process must not take the new pool before it is open.
+        self._process = os.getpid()
 
     def _connection_class(self) -> type[DeadlineConnection]:
-        """Return connections that keep why one could not be made: the pool says only that it took too long."""
+        """Return a class that records why a connection failed: the pool reports only a timeout."""
         database = self
 
         class RecordingConnection(DeadlineConnection):
@@ -111,15 +125,15 @@ class Postgres:
                 try:
                     connection = super().connect(*arguments, **settings)
                 except psycopg.Error as error:
-                    database._no_connection = error
+                    database._connection_failure = error
                     raise
-                database._no_connection = None
+                database._connection_failure = None
                 return connection
 
         return RecordingConnection
 
     def _connect_once(self) -> None:
-        """Raise `Unavailable` for a wrong address at once rather than after a timeout."""
+        """Raise `Unavailable` for a wrong address at once instead of after the pool's timeout."""
         try:
             psycopg.connect(self.url, connect_timeout=10).close()
         except psycopg.Error as error:
@@ -157,13 +171,13 @@ class Postgres:
             self._pool.putconn(connection)
 
     def write(self, work: Work[T]) -> T:
-        """Run the work as one transaction; again if it failed by a race."""
+        """Run the work as one transaction, several times if it fails by a race."""
         if self.read_only:
             raise Invalid("the store was opened read-only; open it without read_only to change it")
         return self._run(work, BEGIN_WRITING)
 
     def read(self, work: Work[T]) -> T:
-        """Run the work on one consistent state."""
+        """Run the work on a consistent snapshot."""
         return self._run(work, BEGIN_READING)
 
     def _run(self, work: Work[T], begin: str) -> T:
@@ -172,28 +186,17 @@ class Postgres:
         except psycopg.IntegrityError as error:
             raise contradiction(error) from error
         except psycopg.Error as error:
-            # psycopg itself refuses a text with a NUL character; its error has no code of the server.
-            is_text = isinstance(error, psycopg.DataError) and error.sqlstate in (None, "22P05")
-            raise (Invalid(message_of(error)) if is_text else unavailable(error)) from error
+            # psycopg itself rejects a text with a NUL character; this error has no code.
+            bad_text = isinstance(error, psycopg.DataError) and error.sqlstate in (None, "22P05")
+            raise (Invalid(message_of(error)) if bad_text else unavailable(error)) from error
 
     def _attempt(self, once: Callable[[], T]) -> T:
-        errors = psycopg.errors
-        again = (
-            errors.SerializationFailure,
-            errors.DeadlockDetected,
-            errors.UniqueViolation,
-            errors.ForeignKeyViolation,  # what it refers to was deleted meanwhile
-            errors.IdleInTransactionSessionTimeout,
-            errors.InvalidSqlStatementName,  # the connection has lost our statements
-            errors.DuplicatePreparedStatement,
-            psycopg.OperationalError,
-            DeadlineExceeded,
-            RetryTransaction,
-        )
+        """Run a transaction until it succeeds, fails for good, or the time of the call is over."""
         for attempt in range(ATTEMPTS):
             try:
                 return once()
-            except again as error:
+            except RETRIED_ERRORS as error:
+                # A random pause: two transactions that have met in a deadlock must not meet again.
                 pause = random.random() * 0.002 * 2 ** min(attempt, 8)
                 if attempt == ATTEMPTS - 1 or seconds_left() <= pause:
                     raise unavailable(error) from error
@@ -203,32 +206,33 @@ class Postgres:
     def _take_connection(self) -> DeadlineConnection:
         if os.getpid() != self._process:
             self._reopen_after_fork()
-        free = self._pool.get_stats().get("pool_available")
+        has_idle = self._pool.get_stats().get("pool_available")
         try:
-            if free or threading.current_thread() is not threading.main_thread():
+            if has_idle or threading.current_thread() is not threading.main_thread():
                 return self._pool.getconn(seconds_left(CONNECTION_SECONDS))
             return self._wait_for_connection(seconds_left(CONNECTION_SECONDS))
         except psycopg_pool.PoolClosed as error:
             raise Closed(f"the store is closed: {first_line(error)}") from None
         except psycopg_pool.PoolTimeout:
-            if self._no_connection is not None:
-                raise connection_error(self._no_connection) from None
+            if self._connection_failure is not None:
+                raise connection_error(self._connection_failure) from None
             raise Unavailable(
-                f"PostgreSQL: all {self._most} connections of this store are busy, or the server does not answer; "
-                "open the store with more connections if it is the former"
+                f"PostgreSQL: all {self._max_connections} connections of this store are busy, or the server "
+                "does not answer; open the store with more connections if they are busy"
             ) from None
 
     def _reopen_after_fork(self) -> None:
-        """A forked process has connections of its own: parent and child would share one socket."""
+        """Open a pool of this process: parent and child must not share a socket."""
         with _reopening:
             if os.getpid() != self._process:
-                _of_parents.append(self._pool)
+                _parent_pools.append(self._pool)
                 self._open_pool()
 
     def _wait_for_connection(self, seconds: float) -> DeadlineConnection:
-        """A connection that another thread waits for.
+        """Return a connection that another thread waits for.
 
-        Ctrl-C would leave our place in the pool's queue, and the next connection would be lost.
+        Ctrl-C in the main thread would leave its request in the pool's queue; the connection given to that request
+        would be lost.
         """
         future: Future[DeadlineConnection] = Future()
 
@@ -271,34 +275,30 @@ class Postgres:
         self, connection: DeadlineConnection, transaction: PostgresTransaction, begin: str
     ) -> None:
         transaction.begin(begin)
-        now = time.monotonic()
-        seconds = seconds_left(MAX_TIMEOUT)
-        if seconds < MAX_TIMEOUT:  # a wait for a lock must not outlive the call
-            transaction.execute("set_timeout", milliseconds=str(round(1_000 * seconds) + 1))
-        if begin == BEGIN_WRITING:
-            transaction.execute("plan_by_index")
+        now, seconds = time.monotonic(), seconds_left(MAX_TIMEOUT)
+        # The server gives up by itself: a wait for a lock must not outlive the call.
+        limit = str(round(1_000 * seconds) + 1) if seconds < MAX_TIMEOUT else None
+        transaction.execute("set_options", milliseconds=limit, by_index=begin == BEGIN_WRITING)
         if now >= self._planned_until.setdefault(connection, now + PLAN_SECONDS):
             transaction.execute("plan_again")
             self._planned_until[connection] = now + PLAN_SECONDS
-        if now >= self._next_look:
-            self._look_at_clock(transaction)
+        if now >= self._next_clock_reading:
+            self._read_clock(transaction)
 
-    def _look_at_clock(self, transaction: PostgresTransaction) -> None:
+    def _read_clock(self, transaction: PostgresTransaction) -> None:
         before = time.monotonic()
         microseconds = transaction.fetch_one(NumberRow, "server_clock").number
         after = time.monotonic()
         self.clock.set(microseconds / 1e6, (before + after) / 2)
-        self._next_look = after + CLOCK_SECONDS
+        self._next_clock_reading = after + CLOCK_SECONDS
 
     def _roll_back(
         self, connection: DeadlineConnection, transaction: PostgresTransaction, error: BaseException
     ) -> None:
         """Roll back; a connection in an unknown state is closed, and the pool replaces it."""
-        errors = psycopg.errors
-        lost_statements = (errors.InvalidSqlStatementName, errors.DuplicatePreparedStatement)
-        # After Ctrl-C, or when the time is over, there is none to wait for results.
+        # After Ctrl-C, or when the time is over, nobody waits for the results of statements already sent.
         if not isinstance(error, Exception) or isinstance(
-            error, (*lost_statements, DeadlineExceeded)
+            error, (*LOST_STATEMENTS, DeadlineExceeded)
         ):
             connection.close()
             return
@@ -308,11 +308,12 @@ class Postgres:
             connection.close()
         except psycopg.Error:
             connection.close()
-            # A server that went down closed the other connections too; one that hangs must not keep this call.
+            # A server that went down has closed the other connections too. They are checked in a thread, since a
+            # connection that hangs must not delay this call.
             threading.Thread(target=self._pool.check, daemon=True).start()
 
     def close(self) -> None:
-        """Close every connection, unless they belong to the process that this one was forked from."""
+        """Close every connection, except in a forked process that uses none of its own."""
         if os.getpid() == self._process:
             self._pool.close(CLOSE_SECONDS)
 

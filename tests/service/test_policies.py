@@ -67,10 +67,8 @@ def test_a_ledger_is_repaired(server):
     with server.client() as client:
         live = client.start("torn", experiment)
         database, ours = server.store.database, server.store.peek("torn")
-        rows = database.read(
-            lambda t: t.fetch_all(EntryRow, "all_outstanding", experiment=ours._id)
-        )
-        entry = {"experiment": ours._id, **rows[0]._asdict()}
+        rows = database.read(lambda t: t.fetch_all(EntryRow, "all_outstanding", experiment=ours.id))
+        entry = {"experiment": ours.id, **rows[0]._asdict()}
         database.write(lambda t: t.execute("release", **entry))
         database.write(lambda t: t.execute("want", **entry | {"position": 7}))
         shown = live.repair()

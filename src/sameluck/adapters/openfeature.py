@@ -1,7 +1,7 @@
-"""`OpenFeatureProvider`: live experiments as flags of OpenFeature. The only module that imports its SDK.
+"""`OpenFeatureProvider`: live experiments as flags of OpenFeature. No other module imports its SDK.
 
-A flag is an experiment, `targeting_key` is the unit, and the variant is the arm. It works with a store and with a
-client of the service alike.
+A flag is an experiment, `targeting_key` is the unit, and the variant is the arm. The provider works with a store and
+with a client of the service.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from openfeature.track import TrackingEventDetails
 
 from sameluck.errors import SameluckError, Unknown
 
-MOST_REMEMBERED = 100_000  # assignments whose reward may be tracked by the unit
-_TRUTHS = {"true": True, "on": True, "yes": True, "1": True}
-_TRUTHS |= {"false": False, "off": False, "no": False, "0": False}
+MAX_REMEMBERED = 100_000  # assignments whose reward can be tracked by the unit
+_BOOLEANS = {"true": True, "on": True, "yes": True, "1": True}
+_BOOLEANS |= {"false": False, "off": False, "no": False, "0": False}
 
 T = TypeVar("T")
 _log = logging.getLogger("sameluck")
@@ -37,22 +37,22 @@ class Assigned(Protocol):
 
     @property
     def id(self) -> str | None:
-        """Of the assignment; None if the unit is not enrolled."""
+        """Id of the assignment; None if the unit is not enrolled."""
 
     @property
     def arm(self) -> str:
-        """To be shown."""
+        """Arm to show."""
 
     @property
     def reason(self) -> str:
-        """Why this arm."""
+        """Reason for this arm."""
 
 
 class Served(Protocol):
     """An experiment: a `LiveExperiment` or a `RemoteExperiment`."""
 
     def assign(self, unit: str) -> Assigned:
-        """The arm to show a unit."""
+        """Return the arm to show a unit."""
 
     def reward(self, id: str | None, value: float) -> object:
         """Report a reward."""
@@ -62,17 +62,18 @@ class ServedExperiments(Protocol):
     """Experiments by name: a `Store` or a `Client`."""
 
     def load(self, name: str) -> Served:
-        """The experiment of a name."""
+        """Return the experiment of this name."""
 
 
 class OpenFeatureProvider(AbstractProvider):
     """A provider of OpenFeature whose flags are experiments.
 
-    A flag of type string has the name of the arm as its value. One of type boolean needs arms named on and off, true
-    and false or yes and no; one of type integer or float needs arms that are numbers. `track` reports a reward: the
-    event has the name of the experiment, and the assignment is that of the unit, or the attribute `assignment_id`,
-    which is in the metadata of the flag. OpenFeature never raises: if a flag cannot be evaluated, its value is the
-    default value of the call; a reward that is refused is logged.
+    The value of a string flag is the name of the arm. A boolean flag needs arms named on and off, true and false, or
+    yes and no. An integer or float flag needs arms whose names are numbers.
+
+    `track` reports a reward. The event is named after the experiment; the assignment is found by the unit, or by the
+    attribute `assignment_id`, which the flag's metadata contains. OpenFeature never raises: a flag that cannot be
+    evaluated has the default value of the call, and a refused reward is logged.
 
     Args:
         experiments: A store (`sl.open(...)`) or a client (`sl.Client(...)`).
@@ -86,7 +87,7 @@ class OpenFeatureProvider(AbstractProvider):
         self._lock = threading.Lock()
 
     def get_metadata(self) -> Metadata:
-        """The name of the provider."""
+        """Return the name of the provider."""
         return Metadata(name="sameluck")
 
     def resolve_string_details(
@@ -105,7 +106,7 @@ class OpenFeatureProvider(AbstractProvider):
         evaluation_context: EvaluationContext | None = None,
     ) -> FlagResolutionDetails[bool]:
         assigned = self._assign(flag_key, evaluation_context)
-        value = _TRUTHS.get(assigned.arm.lower())
+        value = _BOOLEANS.get(assigned.arm.lower())
         if value is None:
             raise TypeMismatchError(f"arm {assigned.arm!r} is neither true nor false")
         return _details(value, assigned)
@@ -134,7 +135,7 @@ class OpenFeatureProvider(AbstractProvider):
         default_value: Sequence[FlagValueType] | Mapping[str, FlagValueType],
         evaluation_context: EvaluationContext | None = None,
     ) -> FlagResolutionDetails[Sequence[FlagValueType] | Mapping[str, FlagValueType]]:
-        raise TypeMismatchError(f"flag {flag_key!r} has arms, which are no objects")
+        raise TypeMismatchError(f"flag {flag_key!r} is an experiment, whose arms are not objects")
 
     def track(
         self,
@@ -142,7 +143,7 @@ class OpenFeatureProvider(AbstractProvider):
         evaluation_context: EvaluationContext | None = None,
         tracking_event_details: TrackingEventDetails | None = None,
     ) -> None:
-        """Report the reward of a unit in the experiment that the event is named after."""
+        """Report the reward of a unit; the event is named after the experiment."""
         details = tracking_event_details or TrackingEventDetails()
         unit = (evaluation_context and evaluation_context.targeting_key) or ""
         remembered = self._ids.get((tracking_event_name, unit))
@@ -166,7 +167,7 @@ class OpenFeatureProvider(AbstractProvider):
     def _assign(self, name: str, context: EvaluationContext | None) -> Assigned:
         unit = context.targeting_key if context else None
         if not unit:
-            raise TargetingKeyMissingError("the targeting key is the unit")
+            raise TargetingKeyMissingError("set the targeting key: it is the unit")
         try:
             assigned = self._experiment(name).assign(unit)
         except Unknown as error:
@@ -175,7 +176,7 @@ class OpenFeatureProvider(AbstractProvider):
             raise GeneralError(str(error)) from error
         if assigned.id is not None:
             self._ids[name, unit] = assigned.id
-            if len(self._ids) > MOST_REMEMBERED:
+            if len(self._ids) > MAX_REMEMBERED:
                 del self._ids[next(iter(self._ids))]
         return assigned
 
@@ -184,7 +185,7 @@ def _number(arm: str) -> float:
     try:
         return float(arm)
     except ValueError:
-        raise TypeMismatchError(f"arm {arm!r} is no number") from None
+        raise TypeMismatchError(f"arm {arm!r} is not a number") from None
 
 
 def _details(value: T, assigned: Assigned) -> FlagResolutionDetails[T]:

@@ -1,4 +1,4 @@
-"""Clients of the service: the experiments of `sameluck serve`, with the methods of a store's own."""
+"""Clients of the service: the experiments of `sameluck serve`, with the methods of a store's experiments."""
 
 from sameluck.errors import optional
 

@@ -1,4 +1,4 @@
-"""The calls of the service as values: what is sent, and how its answer is read. Nothing here uses a network."""
+"""Calls of the service as values: a request, and a function that reads its answer. Nothing here uses a network."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from sameluck.client.decoding import (
     changes_of,
     checks_of,
     document_of,
+    ledger_changes_of,
     receipts_of,
-    rederivation_of,
     status_of,
 )
 from sameluck.client.encoding import (
@@ -52,22 +52,22 @@ from sameluck.runs import Runs
 from sameluck.validation import require_flag, require_list, require_whole
 
 T_co = TypeVar("T_co", covariant=True)
-MAX_SECONDS = 35.0  # seconds, for a call that is not for a user
+MAX_SECONDS = 35.0  # for a call that is not for a user
 
 
 @dataclass(frozen=True)
 class Call(Generic[T_co]):
-    """A request, and what its answer means.
+    """A request, and a function that reads its answer.
 
     Args:
-        method: Of HTTP.
-        path: Within the service.
-        read: Returns the value of an answer.
-        body: What is sent as JSON; None for nothing.
-        query: The part of the address after the question mark.
-        for_user: A user waits for it: it has less time.
-        repeatable: Sending it twice is as good as once, so that it may be sent again if its answer was lost.
-        media_type: Of the answer, unless that is empty.
+        method: HTTP method.
+        path: Path within the service.
+        read: Function that returns the value of an answer.
+        body: Content that is sent as JSON; None for no content.
+        query: Query of the address.
+        for_user: A user waits for the call, so that it has less time.
+        repeatable: Repeating it is safe, so that it is sent again if its answer was lost.
+        media_type: Media type of an answer with content.
     """
 
     method: str
@@ -81,36 +81,38 @@ class Call(Generic[T_co]):
 
     @property
     def address(self) -> str:
-        """The path and the query."""
         return address(self.path, self.query or {})
 
     @property
     def content(self) -> bytes | None:
-        """The body as it is sent."""
+        """Encoded body."""
         return None if self.body is None else json_text(self.body).encode()
 
 
 def nothing(answer: Answer) -> None:
-    """The value of an answer that has none, which only status 204 is."""
+    """Read an answer without a value; raise `ValueError` unless its status is 204."""
     if answer.status != 204:
         raise ValueError(answer.status)
 
 
 def _changed(answer: Answer) -> None:
-    """Nothing, if the answer is the status of the experiment that was changed."""
+    """Read the status of a changed experiment, only to check the answer."""
     status_of(answer.json)
 
 
 def list_statuses() -> Call[list[Status]]:
-    """The statuses of all experiments."""
-    read = lambda answer: [status_of(one) for one in answer.json["experiments"]]  # noqa: E731
+    """Return the call for the statuses of all experiments."""
+
+    def read(answer: Answer) -> list[Status]:
+        return [status_of(record) for record in answer.json["experiments"]]
+
     return Call("GET", "/v1/experiments", read)
 
 
 def create(
     name: str, experiment: Experiment, options: LiveOptions, *, paused: bool
 ) -> Call[ExperimentDocument]:
-    """A new experiment."""
+    """Return the call that creates an experiment."""
     require_experiment("start", experiment)
     start = not require_flag("paused", paused)
     values = {**experiment.to_dict(), "name": name, "live": options.to_dict(), "start": start}
@@ -118,18 +120,18 @@ def create(
 
 
 def show(name: str) -> Call[ExperimentDocument]:
-    """An experiment."""
+    """Return the call for an experiment."""
     return Call("GET", f"/v1/experiments/{path_segment(name)}", document_of)
 
 
 def delete(name: str, reason: str) -> Call[None]:
-    """Delete an experiment."""
+    """Return the call that deletes an experiment."""
     path = f"/v1/experiments/{path_segment(name)}"
     return Call("DELETE", path, nothing, query=reason_query(reason), repeatable=False)
 
 
 class ExperimentCalls:
-    """The calls about one experiment, by the methods of `LiveExperiment`."""
+    """The calls of one experiment, named after the methods of `LiveExperiment`."""
 
     def __init__(self, name: str) -> None:
         self.path = f"/v1/experiments/{path_segment(name)}"
@@ -148,9 +150,9 @@ class ExperimentCalls:
         return Call("POST", path, assignments_of, body, for_user=True)
 
     def void_units(self, units: Iterable[Unit]) -> Call[None]:
-        """Void the assignments of units that were not told."""
-        every = require_list("void_units: units", units)
-        body = {"units": [json_unit(unit) for unit in every]}
+        """Void the assignments of units whose arm was not delivered."""
+        checked = require_list("void_units: units", units)
+        body = {"units": [json_unit(unit) for unit in checked]}
         return Call("POST", f"{self.path}/assignments/void", nothing, body, for_user=True)
 
     def expose(self, id: str) -> Call[None]:
@@ -174,7 +176,7 @@ class ExperimentCalls:
         return Call("POST", "/v1/rewards/batch", receipts_of, body, for_user=True)
 
     def describe(self, id: str) -> Call[AssignmentDetails]:
-        """Return everything about an assignment, for the analyst."""
+        """Return all details of an assignment, for the analyst."""
         return Call("GET", _assignment(id), lambda a: AssignmentDetails(**a.json))
 
     # Control
@@ -192,8 +194,8 @@ class ExperimentCalls:
     ) -> Call[None]:
         """End the experiment before the planned number of replications, as `LiveExperiment.stop` does."""
         drain = require_flag("drain", drain)
-        more = {"drain": drain, "after_replications": after_replications, "reason": reason}
-        return self._change("stop", more)
+        body = {"drain": drain, "after_replications": after_replications, "reason": reason}
+        return self._change("stop", body)
 
     def disable_arm(self, arm: str, *, reason: str = "", fallback: str | None = None) -> Call[None]:
         """Show an arm to nobody, as `LiveExperiment.disable_arm` does."""
@@ -205,119 +207,119 @@ class ExperimentCalls:
         return self._change(f"arms/{path_segment(arm)}/enable", {"reason": reason})
 
     def extend_windows(self, seconds: float, *, reason: str = "") -> Call[WindowExtension]:
-        """Let the rewards that are awaited now come so many seconds later."""
+        """Extend the window of all awaited rewards by some seconds."""
         path, body = f"{self.path}/windows", {"seconds": seconds, "reason": reason}
         return Call("POST", path, lambda a: WindowExtension(**a.json), body, repeatable=False)
 
     def erase(self, unit: Unit, *, reason: str = "") -> Call[int]:
-        """Erase a unit, as `LiveExperiment.erase` does; returns how many assignments it had."""
+        """Erase a unit, as `LiveExperiment.erase` does; return the number of its assignments."""
         body = {"unit": json_unit(unit), "reason": reason}
         return Call("POST", f"{self.path}/erase", lambda a: int(a.json["assignments"]), body)
 
     def forget_units(self, *, reason: str = "") -> Call[None]:
-        """Destroy the key of the hashes of the units, as `LiveExperiment.forget_units` does."""
+        """Destroy the key of the unit hashes, as `LiveExperiment.forget_units` does."""
         return self._change("forget-units", {"reason": reason})
 
     def add_policy(self, name: str, policy: PolicyLike) -> Call[AddedPolicy]:
         """Add a challenger, even to a finished experiment."""
         return Call(
-            "POST", f"{self.path}/policies", _joining, _policy(name, policy), repeatable=False
+            "POST", f"{self.path}/policies", _added_policy, _policy(name, policy), repeatable=False
         )
 
     def preview_policy(self, name: str, policy: PolicyLike) -> Call[AddedPolicy]:
         """Return what `add_policy` would return; nothing is changed."""
-        return Call("POST", f"{self.path}/policies/preview", _joining, _policy(name, policy))
+        return Call("POST", f"{self.path}/policies/preview", _added_policy, _policy(name, policy))
 
     def remove_policy(self, name: str, *, reason: str = "") -> Call[LedgerChanges]:
         """Remove a policy from the experiment, as `LiveExperiment.remove_policy` does."""
         path, query = f"{self.path}/policies/{path_segment(name)}", reason_query(reason)
-        return Call("DELETE", path, rederivation_of, query=query, repeatable=False)
+        return Call("DELETE", path, ledger_changes_of, query=query, repeatable=False)
 
     def replace_policy_code(
         self, name: str | Sequence[str], *, confirm: bool = False, reason: str = ""
     ) -> Call[LedgerChanges]:
-        """Continue with the code that the server has for a policy, or for several, in place of the experiment's.
+        """Continue one or several policies with the server's code instead of the code they were started with.
 
-        The result shows what changes; nothing is changed unless `confirm`. No code is sent.
+        The result shows the changes of the ledger; nothing is changed unless `confirm`. No code is sent.
         """
         names = [name] if isinstance(name, str) else require_list("replace_policy_code: name", name)
-        return self._rederive("policies/code", {"policies": names}, reason, confirm=confirm)
+        return self._ledger_changes("policies/code", {"policies": names}, reason, confirm=confirm)
 
     def repair(self, *, confirm: bool = False, reason: str = "") -> Call[LedgerChanges]:
-        """Bring the ledger in line with the policies again, as `LiveExperiment.repair` does.
+        """Bring the ledger in line with the policies, as `LiveExperiment.repair` does.
 
-        The result shows what changes; nothing is changed unless `confirm`.
+        The result shows the changes of the ledger; nothing is changed unless `confirm`.
         """
-        return self._rederive("repair", {}, reason, confirm=confirm)
+        return self._ledger_changes("repair", {}, reason, confirm=confirm)
 
-    def _rederive(
-        self, what: str, body: Mapping[str, object], reason: str, *, confirm: bool
+    def _ledger_changes(
+        self, action: str, body: Mapping[str, object], reason: str, *, confirm: bool
     ) -> Call[LedgerChanges]:
-        path, why = f"{self.path}/{what}", reason_query(reason)
+        path, reasons = f"{self.path}/{action}", reason_query(reason)
         if not require_flag("confirm", confirm):
-            return Call("POST", f"{path}/preview", rederivation_of, body or None)
-        return Call("POST", path, rederivation_of, {**body, **why}, repeatable=False)
+            return Call("POST", f"{path}/preview", ledger_changes_of, body or None)
+        return Call("POST", path, ledger_changes_of, {**body, **reasons}, repeatable=False)
 
-    def _change(self, what: str, body: Mapping[str, object]) -> Call[None]:
-        return Call("POST", f"{self.path}/{what}", _changed, body)
+    def _change(self, action: str, body: Mapping[str, object]) -> Call[None]:
+        return Call("POST", f"{self.path}/{action}", _changed, body)
 
     # Results
 
     def status(self) -> Call[Status]:
-        """The status of the experiment, with counts."""
+        """Return the status of the experiment, with counts."""
         return Call("GET", self.path, lambda answer: status_of(answer.json["status"]))
 
     def history(self) -> Call[list[Change]]:
-        """Every change of status, policies and arms, the oldest first."""
+        """Return every change of status, policies and arms, the oldest first."""
         return Call("GET", f"{self.path}/history", changes_of)
 
     def diagnostics(self, *, silence_is_zero: bool = False) -> Call[tuple[Check, ...]]:
-        """Check what the experiment assumes against its data."""
+        """Check the assumptions of the experiment against its data."""
         query = {"silence_is_zero": require_flag("silence_is_zero", silence_is_zero)}
         return Call("GET", f"{self.path}/diagnostics", checks_of, query=query)
 
     def replications(self) -> Call[list[ReplicationStatus]]:
-        """The progress of every replication that has begun, in order."""
+        """Return the progress of every replication that has begun, in order."""
 
         def read(answer: Answer) -> list[ReplicationStatus]:
             fields = ReplicationStatus._fields
             return [
-                ReplicationStatus(*(one[field] for field in fields))
-                for one in answer.json["replications"]
+                ReplicationStatus(*(record[field] for field in fields))
+                for record in answer.json["replications"]
             ]
 
         return Call("GET", f"{self.path}/replications", read)
 
     def results(self, /, **options: QueryValue) -> Call[Mapping[str, Any]]:
-        """The comparison that the service makes, as a record; the options are those of its route."""
+        """Return the service's comparison as a record; the options are the query parameters of its route."""
         return Call("GET", f"{self.path}/results", lambda answer: answer.json, query=options)
 
     def runs(
         self, checkpoints: Sequence[int] | None = None, *, policies: Sequence[str] | None = None
     ) -> Call[Runs]:
-        """The results so far, for `compare`: the complete prefix of replications."""
+        """Return the runs of the complete replications so far, for `compare`."""
         query: dict[str, Sequence[int | str] | None]
         query = {"checkpoints": checkpoints, "policies": policies}
-        given = {n: require_list(n, value) for n, value in query.items() if value is not None}
-        kind = "application/octet-stream"
-        return Call("GET", f"{self.path}/runs", _runs, query=given, media_type=kind)
+        lists = {n: require_list(n, value) for n, value in query.items() if value is not None}
+        media_type = "application/octet-stream"
+        return Call("GET", f"{self.path}/runs", _runs, query=lists, media_type=media_type)
 
     def trace(self, replication: int = 0) -> Call[TraceDocument]:
-        """Every period of one replication that each policy has done, as a record."""
+        """Return every period of one replication that each policy has completed, as a record."""
         query = {"replication": require_whole("replication", replication, 0)}
         return Call("GET", f"{self.path}/trace", lambda answer: answer.json, query=query)
 
     def export(
         self, path: str | os.PathLike[str], *, what: str = "ledger", format: str | None = None
     ) -> Call[None]:
-        """Write the ledger to a file, whole or not at all; its ending decides the format unless that is given."""
+        """Write the ledger to a file, whole or not at all; without `format`, the file's ending decides."""
         target = export_target(path, format)
 
         def read(answer: Answer) -> None:
             write_whole(target.path, _file(answer))
 
-        query, kind = {"what": what, "format": target.format}, target.media_type
-        return Call("GET", f"{self.path}/export", read, query=query, media_type=kind)
+        query = {"what": what, "format": target.format}
+        return Call("GET", f"{self.path}/export", read, query=query, media_type=target.media_type)
 
 
 def _assignment(id: str | None) -> str:
@@ -328,12 +330,12 @@ def _policy(name: str, policy: PolicyLike) -> dict[str, str]:
     return {"name": name, "policy": policy_text(policy)}
 
 
-def _joining(answer: Answer) -> AddedPolicy:
+def _added_policy(answer: Answer) -> AddedPolicy:
     return AddedPolicy(*(answer.json[field] for field in AddedPolicy._fields))
 
 
 def _file(answer: Answer) -> bytes:
-    """The content of a file, which is never empty."""
+    """Return the content of a file; raise `ValueError` if it is empty."""
     if not answer.content:
         raise ValueError(answer.status)
     return answer.content

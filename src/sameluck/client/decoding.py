@@ -1,4 +1,4 @@
-"""Answers of the service: records of live experiments, or the errors in problem documents."""
+"""Answers of the service, decoded into records of live experiments or into errors."""
 
 from __future__ import annotations
 
@@ -24,11 +24,13 @@ from sameluck.live.diagnostics.check import Check
 from sameluck.live.records import Assignment, Receipt, Status
 from sameluck.trajectories import PeriodRecord, Trace, Trajectory
 
-RETRY_STATUSES = (429, 502, 503, 504)  # statuses of a service that may answer a moment later
-_KINDS = {
-    kind.code: kind
-    for kind in vars(errors).values()
-    if isinstance(kind, type) and issubclass(kind, SameluckError) and kind is not Conflict
+RETRY_STATUSES = (429, 502, 503, 504)  # the service may answer a moment later
+_BY_CODE = {
+    error_class.code: error_class
+    for error_class in vars(errors).values()
+    if isinstance(error_class, type)
+    and issubclass(error_class, SameluckError)
+    and error_class is not Conflict
 }
 _BY_STATUS = {
     400: Invalid,
@@ -41,22 +43,22 @@ _BY_STATUS = {
 
 
 class ExperimentDocument(TypedDict):
-    """An experiment as the service describes it: what a client reads of it."""
+    """The parts of the service's description of an experiment that a client reads."""
 
     experiment: ExperimentRecord
     live: dict[str, object]
-    fallback: str  # at this moment
+    fallback: str  # now
 
 
 class TraceDocument(TypedDict):
-    """One replication, period by period, as the service describes it."""
+    """The service's description of one replication, period by period."""
 
     replication: int
     periods: list[PeriodRecord]
 
 
 class Answer(NamedTuple):
-    """What the service has answered."""
+    """An HTTP answer of the service."""
 
     status: int
     content: bytes
@@ -64,35 +66,35 @@ class Answer(NamedTuple):
 
     @property
     def json(self) -> Any:
-        """The content, which is JSON."""
+        """Decoded content."""
         return json.loads(self.content)
 
     @property
     def error(self) -> SameluckError | None:
-        """The error that it reports; None if there is none."""
+        """Error that the answer reports; None if there is none."""
         if self.status < 300:
             return None
         if self.status < 400:
             return Misconfigured(
-                f"the service answered with status {self.status}, which sends to another address; use that one"
+                f"the service redirects to another address (status {self.status}); use that address"
             )
         try:
             document = self.json
             return error_of(self.status, str(document["code"]), str(document["detail"]))
-        except (ValueError, TypeError, KeyError):  # of a proxy, say
+        except (ValueError, TypeError, KeyError):  # an error of a proxy, for instance
             return error_of(self.status, "", f"the service answered with status {self.status}")
 
 
 def error_of(status: int, code: str, detail: str) -> SameluckError:
-    """The error of a problem document: the one that the embedded call would have raised."""
+    """Return the error of a problem document, which the embedded call would have raised."""
     if status == 409:
         return Conflict(detail, code)
-    kind = _KINDS.get(code) or _BY_STATUS.get(status, Unavailable)
-    return kind(detail)
+    error_class = _BY_CODE.get(code) or _BY_STATUS.get(status, Unavailable)
+    return error_class(detail)
 
 
 def document_of(answer: Answer) -> ExperimentDocument:
-    """An experiment."""
+    """Return the description of an experiment."""
     record = answer.json
     return {
         "experiment": record["experiment"],
@@ -102,50 +104,50 @@ def document_of(answer: Answer) -> ExperimentDocument:
 
 
 def assignments_of(answer: Answer) -> list[Assignment | SameluckError]:
-    """The answers to a list of units."""
-    return [_item(one) or Assignment(**one) for one in answer.json["answers"]]
+    """Return the answers to a list of units."""
+    return [_error_in(item) or Assignment(**item) for item in answer.json["answers"]]
 
 
 def receipts_of(answer: Answer) -> list[Receipt | SameluckError]:
-    """The answers to a list of rewards."""
-    return [_item(one) or Receipt(**one) for one in answer.json["answers"]]
+    """Return the answers to a list of rewards."""
+    return [_error_in(item) or Receipt(**item) for item in answer.json["answers"]]
 
 
-def _item(one: Mapping[str, Any]) -> SameluckError | None:
-    return error_of(one["status"], one["code"], one["detail"]) if "code" in one else None
+def _error_in(item: Mapping[str, Any]) -> SameluckError | None:
+    return error_of(item["status"], item["code"], item["detail"]) if "code" in item else None
 
 
 def status_of(record: Mapping[str, Any]) -> Status:
-    """A status."""
+    """Return the status of an experiment."""
     return Status(**{**record, "disabled": tuple(record["disabled"])})
 
 
 def changes_of(answer: Answer) -> list[Change]:
-    """A history."""
-    return [Change(**one) for one in answer.json["changes"]]
+    """Return the history of an experiment."""
+    return [Change(**change) for change in answer.json["changes"]]
 
 
 def checks_of(answer: Answer) -> tuple[Check, ...]:
-    """The results of checks."""
-    return tuple(Check(**one) for one in answer.json["checks"])
+    """Return the results of health checks."""
+    return tuple(Check(**check) for check in answer.json["checks"])
 
 
-def rederivation_of(answer: Answer) -> LedgerChanges:
-    """What deriving the ledger again changes, or has changed."""
+def ledger_changes_of(answer: Answer) -> LedgerChanges:
+    """Return the changes of a ledger, made or previewed."""
     record = answer.json
-    differences = tuple(LedgerDifference(**one) for one in record["differences"])
+    differences = tuple(LedgerDifference(**difference) for difference in record["differences"])
     return LedgerChanges(record["replications"], differences, record["applied"])
 
 
 def trace_of(experiment: Experiment, record: TraceDocument) -> Trace:
-    """One replication, period by period."""
+    """Return one replication, period by period."""
     trajectories = {}
     for name in experiment.policies:
-        periods = [one for one in record["periods"] if one["policy"] == name]
+        periods = [period for period in record["periods"] if period["policy"] == name]
         trajectories[name] = Trajectory(
-            arms=np.array([one["arm"] for one in periods], np.int64),
-            positions=np.array([one["position"] for one in periods], np.int64),
-            rewards=np.array([one["reward"] for one in periods], np.float64),
-            replayed=np.array([one["replayed"] for one in periods], np.bool_),
+            arms=np.array([period["arm"] for period in periods], np.int64),
+            positions=np.array([period["position"] for period in periods], np.int64),
+            rewards=np.array([period["reward"] for period in periods], np.float64),
+            replayed=np.array([period["replayed"] for period in periods], np.bool_),
         )
     return Trace(experiment, None, record["replication"], trajectories)

@@ -1,4 +1,4 @@
-"""The parts of a request: arguments of calls as paths, queries and JSON, or `Invalid` for what cannot be sent."""
+"""Arguments of calls, encoded as paths, queries and JSON; `Invalid` for a value that cannot be sent."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from sameluck.validation import is_whole
 Plain: TypeAlias = str | int | float | bool | None
 QueryValue: TypeAlias = Plain | Sequence[Plain]
 PolicyLike: TypeAlias = Policy | str
-MAX_ADDRESS = 60_000  # characters; httpx and servers take no longer ones
+MAX_ADDRESS = 60_000  # characters that httpx and servers accept
 
 
 class ExportTarget(NamedTuple):
-    """Where an export is written, and as what."""
+    """The path, format and media type of an exported file."""
 
     path: Path
     format: str
@@ -35,27 +35,30 @@ class ExportTarget(NamedTuple):
 
 
 def export_target(path: object, format: str | None) -> ExportTarget:
-    """Where an export is written; the ending of the path decides the format unless that is given."""
+    """Return the target of an export; without `format`, the ending of the path decides."""
     target = file_path("export", path)
     chosen = format_of(target, format)
     return ExportTarget(target, chosen, MEDIA_TYPES[chosen])
 
 
 def address(path: str, query: Mapping[str, QueryValue]) -> str:
-    """A path and a query."""
+    """Return a path with a query."""
     pairs = [
-        (name, _query_text(one))
+        (name, _query_text(item))
         for name, value in query.items()
-        for one in (value if isinstance(value, list) else [value])
+        for item in (value if isinstance(value, list) else [value])
     ]
-    whole = f"{path}?{urlencode(pairs, errors='replace')}" if pairs else path
-    if len(whole) > MAX_ADDRESS:
-        raise Invalid(f"the call is too long for an address: {shown(whole)}")
-    return whole
+    result = f"{path}?{urlencode(pairs, errors='replace')}" if pairs else path
+    if len(result) > MAX_ADDRESS:
+        raise Invalid(f"the arguments are too long for an address: {shown(result)}")
+    return result
 
 
 def path_segment(text: object) -> str:
-    """A name as one part of a path; what is no text as one that no experiment, arm or policy has."""
+    """Return a name as one segment of a path.
+
+    A value that is not text becomes a name that no experiment, arm or policy has, so that the service answers.
+    """
     if not isinstance(text, str):
         text = f"\0{shown(text)[:99]}"
     if text in (".", ".."):
@@ -64,7 +67,7 @@ def path_segment(text: object) -> str:
 
 
 def policy_text(policy: object) -> str:
-    """The text form of a policy, or the text itself."""
+    """Return the text form of a policy; a text is returned as it is."""
     if isinstance(policy, str):
         return policy
     if not hasattr(policy, "_asdict"):
@@ -73,16 +76,20 @@ def policy_text(policy: object) -> str:
 
 
 def reason_query(reason: str) -> dict[str, QueryValue]:
-    """A reason as a query."""
+    """Return a reason as a query."""
     check_reason(reason)
     return {"reason": reason}
 
 
 def json_text(value: object) -> str:
-    """JSON; numbers of other kinds, NumPy's for instance, are numbers."""
+    """Return JSON; NumPy's numbers become numbers."""
     try:
         return json.dumps(value, default=_plain)
-    except (TypeError, ValueError, RecursionError) as error:  # a number of 5,000 digits, say
+    except (
+        TypeError,
+        ValueError,
+        RecursionError,
+    ) as error:  # a number of 5,000 digits, for instance
         raise Invalid(f"the call cannot be sent as JSON: {error}") from None
 
 
@@ -97,4 +104,4 @@ def _plain(value: object) -> Plain:
         return operator.index(value)
     if isinstance(value, Real):
         return float(value)
-    raise Invalid(f"a call takes text, numbers and lists of them, got {shown(value)}")
+    raise Invalid(f"a call takes text, numbers and lists of text or numbers, got {shown(value)}")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from scipy import stats
 
-from sameluck.inference.metrics import METRICS, WORST, worst_values
+from sameluck.inference.metrics import METRICS, WORST_SHARE, worst_values
 from sameluck.inference.tails import quantile_difference, quantile_interval, tail_value
 
 SAMPLES, LEVEL = 4_000, 0.95
@@ -24,7 +24,7 @@ LAWS = {  # inverse distribution functions
 def worst(law, uniforms) -> tuple[float, float]:
     """How often the interval of the worst tenth covers it, and the bias of the estimate in standard errors."""
     grid = (np.arange(1_000_000) + 0.5) / 1_000_000
-    truth = float(np.mean(law(WORST * grid)))
+    truth = float(np.mean(law(WORST_SHARE * grid)))
     found = [tail_value(worst_values(law(row)), METRICS["worst_tenth"], LEVEL) for row in uniforms]
     estimates = np.array([value for value, _ in found])
     covered = np.mean([one.low <= truth <= one.high for _, one in found])
@@ -34,10 +34,10 @@ def worst(law, uniforms) -> tuple[float, float]:
 def quantiles(law, normals, others) -> tuple[float, float]:
     """How often intervals of a 10% quantile and of a difference of two cover; the second reward is twice as large."""
     first, second = law(stats.norm.cdf(normals)), 2 * law(stats.norm.cdf(others))
-    truth = float(law(np.array(WORST)))
-    alone = [quantile_interval(row, WORST, LEVEL) for row in first]
+    truth = float(law(np.array(WORST_SHARE)))
+    alone = [quantile_interval(row, WORST_SHARE, LEVEL) for row in first]
     pairs = zip(second, first, strict=True)
-    both = [quantile_difference(a, b, WORST, LEVEL, paired=True) for a, b in pairs]
+    both = [quantile_difference(a, b, WORST_SHARE, LEVEL, paired=True) for a, b in pairs]
     return (
         float(np.mean([one.low <= truth <= one.high for one in alone])),
         float(np.mean([one.low <= truth <= one.high for one in both])),

@@ -1,15 +1,10 @@
 """Confidence intervals and p-values of a mean, from one value per replication. Arrays in, numbers out.
 
-| interval    | covers at its level                                | when to use it                          |
-|-------------|----------------------------------------------------|-----------------------------------------|
-| `t`         | at a number of replications planned beforehand     | simulation; the paper's interval        |
-| `anytime`   | at all numbers of replications at once             | interim looks at a live experiment      |
-| `median`    | the median instead of the mean, exactly            | where rare replications rule the mean   |
-| `bootstrap` | as `t`, but measured worse with few replications   | a second opinion at 100 or more         |
+`sameluck.inference.interval_methods` lists the intervals that a comparison offers and says when to use each.
 
-The anytime interval is the t-mixture confidence sequence: exact for normal differences. No maintained library has it
-(confseq builds C++ and lacks it), so it is written here. Values that do not vary give no interval: nothing is known
-of how much they would vary.
+The anytime interval is the t-mixture confidence sequence, which is exact for normal differences. No maintained
+library has it (confseq builds C++ and lacks it), so it is written here. Equal values give no interval, because they
+say nothing about their spread.
 """
 
 from __future__ import annotations
@@ -26,14 +21,14 @@ from sameluck.arrays import Floats, Ints
 from sameluck.errors import Invalid
 from sameluck.validation import require_whole
 
-TUNED_FOR = 30  # replications at which the anytime interval is shortest
+SHORTEST_AT = 30  # replications at which the anytime interval is shortest
 RESAMPLES = 9_999
-HIGHEST_LEVEL = 1 - 1e-12
-FIRST_LOOK = 10  # replications; with fewer, planned looks miss discrete and skewed differences at twice the rate
+MAX_LEVEL = 1 - 1e-12
+MIN_FIRST_LOOK = 10  # replications; with fewer, planned looks miss discrete and skewed differences twice as often
 
 
 class Interval(NamedTuple):
-    """Where a mean lies, at a level of confidence, and the p-value of zero."""
+    """Bounds of a mean at a level of confidence, and the p-value of zero."""
 
     low: float
     high: float
@@ -44,24 +39,27 @@ UNKNOWN = Interval(-math.inf, math.inf, 1.0)
 
 
 def check_level(level: object) -> None:
-    """Raise `Invalid` unless the level is a number between 0 and 1, and not 1 but for rounding."""
-    if not isinstance(level, int | float) or not 0 < level <= HIGHEST_LEVEL:
+    """Raise `Invalid` unless the level is a number between 0 and 1, and not 1 up to rounding."""
+    if not isinstance(level, int | float) or not 0 < level <= MAX_LEVEL:
         raise Invalid(f"level must be between 0 and 1, such as 0.95, got {level!r}")
 
 
 def varies(values: Floats) -> bool:
-    """Whether any value differs from the first; a standard deviation of equal values may be above 0 by rounding."""
+    """Return whether any value differs from the first.
+
+    The standard deviation cannot tell: rounding may leave it above 0 for equal values.
+    """
     return bool(np.any(values != values[0]))
 
 
 def t_interval(values: Floats, level: float) -> Interval:
-    """Student's t interval, as in the paper: valid when the number of values was planned."""
+    """Return Student's t interval, as in the paper; valid if the number of values was planned."""
     error = float(standard_error(values))
     return _student(float(values.mean()), error, values.size - 1, level)
 
 
 def standard_error(values: Floats) -> Floats:
-    """The standard error of the mean, or of each column's mean; exactly 0 for values that do not vary."""
+    """Return the standard error of the mean, or of each column's mean; exactly 0 for equal values."""
     if len(values) < 2:
         return np.zeros(values.shape[1:])
     varying = np.any(values != values[0], axis=0)
@@ -69,7 +67,7 @@ def standard_error(values: Floats) -> Floats:
 
 
 def welch_interval(values: Floats, others: Floats, level: float) -> Interval:
-    """The interval of a difference of two independent means with variances of their own (Welch, 1947)."""
+    """Return the interval of the difference between two independent means with unequal variances (Welch, 1947)."""
     first, second = (float(standard_error(x)) ** 2 for x in (values, others))
     error, difference = math.sqrt(first + second), float(values.mean() - others.mean())
     if error == 0:
@@ -87,7 +85,7 @@ def _student(mean: float, error: float, freedom: float, level: float) -> Interva
 
 
 def t_critical(freedom: float, level: float) -> float:
-    """The quantile of Student's t that an interval of this level uses."""
+    """Return the quantile of Student's t for a two-sided interval."""
     return float(scipy.special.stdtrit(freedom, 0.5 + level / 2))
 
 
@@ -97,10 +95,10 @@ def bootstrap_interval(values: Floats, level: float) -> Interval:
 
 
 def bootstrap_intervals(values: Floats, level: float) -> list[Interval]:
-    """`bootstrap_interval` of each column, on the same resamples of the replications (replication, comparison).
+    """Return `bootstrap_interval` of each column, on the same resamples; axes (replication, comparison).
 
-    The p-value is the smallest 1 - level whose interval leaves out zero, on the same resamples; it is why this is
-    not SciPy's `bootstrap`, which would resample for each level and takes time quadratic in the number of values.
+    The p-value is the smallest 1 - level whose interval excludes zero, on the same resamples. SciPy's `bootstrap`
+    would resample for each level and takes time quadratic in the number of values.
     """
     if 1 - level < 2 / RESAMPLES:
         raise Invalid(
@@ -110,12 +108,14 @@ def bootstrap_intervals(values: Floats, level: float) -> list[Interval]:
     varying = np.any(values != values[0], axis=0)
     bootstrap = _Bootstrap.of(values[:, varying])
     low, high = bootstrap.bounds(np.full(bootstrap.bias.size, level))
-    known = map(Interval, low.tolist(), high.tolist(), bootstrap.p_values().tolist())
-    return [next(known) if one else UNKNOWN for one in varying]
+    intervals = map(Interval, low.tolist(), high.tolist(), bootstrap.p_values().tolist())
+    return [next(intervals) if column_varies else UNKNOWN for column_varies in varying]
 
 
 class _Bootstrap(NamedTuple):
-    means: Floats  # of each resample, in ascending order (resample, comparison)
+    """Sorted means of the resamples, with the corrections of the BCa method."""
+
+    means: Floats  # ascending (resample, comparison)
     bias: Floats
     acceleration: Floats
 
@@ -128,7 +128,7 @@ class _Bootstrap(NamedTuple):
         return _Bootstrap(means, scipy.special.ndtri(below), cubes / (6 * squares**1.5))
 
     def bounds(self, levels: Floats) -> tuple[Floats, Floats]:
-        """The bounds of each column's interval at a level of its own."""
+        """Return the bounds of each column's interval, each at its own level."""
         low, high = (self._quantiles(0.5 + side * levels / 2) for side in (-1, 1))
         return low, high
 
@@ -142,15 +142,15 @@ class _Bootstrap(NamedTuple):
         return between
 
     def p_values(self) -> Floats:
-        """The smallest 1 - level of each column at which its interval leaves out zero, by bisection."""
-        least = 1.0 / len(self.means)
-        narrow, wide = np.zeros(self.bias.size), np.full(self.bias.size, 1.0 - least)
-        surely = ~self._contain_zero(wide)
+        """Return the smallest 1 - level at which each column's interval excludes zero, by bisection."""
+        smallest = 1.0 / len(self.means)
+        narrow, wide = np.zeros(self.bias.size), np.full(self.bias.size, 1.0 - smallest)
+        always_excluded = ~self._contain_zero(wide)
         for _ in range(40):
             middle = (narrow + wide) / 2
             inside = self._contain_zero(middle)
             narrow, wide = np.where(inside, narrow, middle), np.where(inside, middle, wide)
-        return np.where(surely, least, 1.0 - narrow)
+        return np.where(always_excluded, smallest, 1.0 - narrow)
 
     def _contain_zero(self, levels: Floats) -> NDArray[np.bool_]:
         low, high = self.bounds(levels)
@@ -159,7 +159,7 @@ class _Bootstrap(NamedTuple):
 
 
 def _resampled_means(values: Floats) -> Floats:
-    # How often each replication is in a resample, times the values: one product for all columns.
+    # Each replication's count in a resample, times the values: one matrix product serves all columns.
     rng = np.random.Generator(np.random.PCG64(20_240_229))
     count, means = len(values), np.empty((RESAMPLES, values.shape[1]))
     step = max(1, 4_000_000 // count)
@@ -172,11 +172,11 @@ def _resampled_means(values: Floats) -> Floats:
 
 
 def median_interval(values: Floats, level: float) -> Interval:
-    """The exact interval of the median between two order statistics, and the p-value of the sign test.
+    """Return the exact interval of the median between two order statistics, and the p-value of the sign test.
 
     Of n independent values the k-th smallest is above the median with probability P(Binomial(n, 1/2) < k), whatever
-    their law: the interval runs from the k-th smallest to the k-th largest for the largest k at which twice this
-    probability is at most 1 - level. It has no bounds where there is no such k, as with 5 values at 95%.
+    their distribution. The interval runs from the k-th smallest to the k-th largest value, for the largest k at which
+    twice this probability is at most 1 - level. Without such a k it has no bounds, as with 5 values at 95%.
     """
     if not varies(values):
         return UNKNOWN
@@ -190,13 +190,13 @@ def median_interval(values: Floats, level: float) -> Interval:
 
 
 def anytime_interval(values: Floats, level: float) -> Interval:
-    """The t-mixture confidence sequence at the last value, shortest at 30 values; valid at every look.
+    """Return the t-mixture confidence sequence at the last value, valid at every look and shortest at 30 values.
 
-    For a mean mu let S and V be the sum and the sum of squares of the values minus mu. Then
-    E_m(mu) = sqrt(c / (m + c)) (V / (V - S^2 / (m + c)))^(m / 2) is a nonnegative martingale of mean 1 under mu
-    for normal values, so by Ville's inequality it ever reaches 1 / alpha with probability at most alpha. The interval
-    holds the mu with E_m(mu) < 1 / alpha, the p-value is 1 / E_m(0) (Wang and Ramdas, 2023): it is at most alpha
-    exactly when the interval leaves out zero, so it may rise again. c makes the interval shortest at its level.
+    For a mean mu let S and V be the sum and the sum of squares of the values minus mu. For normal values of mean mu,
+    E_m(mu) = sqrt(c / (m + c)) (V / (V - S^2 / (m + c)))^(m / 2) is a nonnegative martingale of mean 1. By Ville's
+    inequality it ever reaches 1 / alpha with probability at most alpha. The interval is the set of mu with
+    E_m(mu) < 1 / alpha, and the p-value is 1 / E_m(0) (Wang and Ramdas, 2023). The p-value is at most alpha exactly
+    when the interval excludes zero, so it may rise again. c makes the interval shortest at its level.
     """
     if not varies(values):
         return UNKNOWN
@@ -205,7 +205,7 @@ def anytime_interval(values: Floats, level: float) -> Interval:
 
 
 def anytime_half_widths(values: Floats, level: float) -> Floats:
-    """The half-width after each value; infinite while there are too few, or they have not varied."""
+    """Return the half-width after each value; infinite while the values are too few or equal."""
     counts = np.arange(1, values.size + 1)
     mean = np.cumsum(values) / counts
     squares = np.cumsum((values - values[0]) ** 2) / counts
@@ -214,7 +214,7 @@ def anytime_half_widths(values: Floats, level: float) -> Floats:
 
 
 def anytime_half_width(values: Floats, level: float) -> float:
-    """The half-width after the last value; infinite if there are too few, or they have not varied."""
+    """Return the half-width after the last value; infinite if the values are too few or equal."""
     sd = values.std(keepdims=True) if varies(values) else np.zeros(1)
     return float(_anytime_half(sd, np.array([values.size]), level)[0])
 
@@ -230,7 +230,7 @@ def _anytime_half(sds: Floats, counts: Ints, level: float) -> Floats:
 
 
 def anytime_p_values(values: Floats, level: float = 0.95) -> Floats:
-    """The p-value of a zero mean after each value, valid at every look; the interval of this level agrees with it."""
+    """Return the p-value of a zero mean after each value, valid at every look; it agrees with the interval."""
     c, counts = _mixture(1 - level), np.arange(1, values.size + 1)
     total, squares = np.cumsum(values), np.cumsum(values**2)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -242,13 +242,13 @@ def anytime_p_values(values: Floats, level: float = 0.95) -> Floats:
 
 @cache
 def _mixture(alpha: float) -> float:
-    # The prior variance of the standardised mean that makes the interval shortest at TUNED_FOR values.
+    # The prior variance of the standardised mean that makes the interval shortest at SHORTEST_AT values.
     shape = -float(np.real(scipy.special.lambertw(-(alpha**2) / math.e, -1))) - 1
-    return TUNED_FOR / shape
+    return SHORTEST_AT / shape
 
 
 def holm(p_values: Floats) -> Floats:
-    """Holm's step-down adjustment (1979), which controls the chance of any false rejection among them."""
+    """Return Holm's step-down adjustment (1979), which controls the probability of any false rejection."""
     order = np.argsort(p_values)
     factors = p_values.size - np.arange(p_values.size)
     adjusted = np.minimum(1.0, np.maximum.accumulate(p_values[order] * factors))
@@ -258,26 +258,26 @@ def holm(p_values: Floats) -> Floats:
 
 
 class PlannedLook(NamedTuple):
-    """One look of a group-sequential plan."""
+    """Look of a group-sequential plan."""
 
     replications: int
-    level: float  # of the t interval to use at this look
+    level: float  # of the t interval at this look
 
 
 def obrien_fleming(replications: int, looks: int, level: float) -> tuple[PlannedLook, ...]:
-    """Equally spaced looks at which one may stop, with the level over all of them (O'Brien and Fleming, 1979).
+    """Return equally spaced looks at which the experiment may stop, valid together (O'Brien and Fleming, 1979).
 
-    At look k of n the t interval has the level that a normal critical value c sqrt(n / k) leaves; c is found by
-    integrating the law of the running sums over the looks (Armitage, McPherson and Rowe, 1969).
+    The t interval at look k of n has the level of the normal critical value c sqrt(n / k). c comes from integrating
+    the distribution of the running sums over the looks (Armitage, McPherson and Rowe, 1969).
     """
     require_whole("looks", looks, 1, 20)
     require_whole("replications", replications, 2)
     check_level(level)
-    if looks > 1 and replications < FIRST_LOOK * looks:
+    if looks > 1 and replications < MIN_FIRST_LOOK * looks:
         raise Invalid(
             f"obrien_fleming: the first of {looks} looks at {replications} replications would come before "
-            f"{FIRST_LOOK}, where a t interval of its level misses far too often; plan {FIRST_LOOK * looks} "
-            f"replications or {max(1, replications // FIRST_LOOK)} looks"
+            f"{MIN_FIRST_LOOK}, where a t interval of its level misses far too often; plan {MIN_FIRST_LOOK * looks} "
+            f"replications or {max(1, replications // MIN_FIRST_LOOK)} looks"
         )
     low, high = float(scipy.special.ndtri(0.5 + level / 2)), 9.0
     for _ in range(50):
@@ -286,14 +286,14 @@ def obrien_fleming(replications: int, looks: int, level: float) -> tuple[Planned
     return tuple(
         PlannedLook(
             math.ceil(replications * k / looks),
-            min(HIGHEST_LEVEL, 1 - 2 * float(scipy.special.ndtr(-high * math.sqrt(looks / k)))),
+            min(MAX_LEVEL, 1 - 2 * float(scipy.special.ndtr(-high * math.sqrt(looks / k)))),
         )
         for k in range(1, looks + 1)
     )
 
 
 def _crossing(c: float, looks: int) -> float:
-    """The probability that sums of k standard normal steps, k = 1..looks, ever leave +-c sqrt(looks)."""
+    """Return the probability that sums of 1 to `looks` standard normal steps ever leave +-c sqrt(looks)."""
     edge = c * math.sqrt(looks)
     grid = np.linspace(-edge, edge, 801)
     weights = np.full(grid.size, grid[1] - grid[0])

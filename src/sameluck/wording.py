@@ -1,29 +1,29 @@
-"""Numbers, counts, arms, durations and lists as sentences and tables write them."""
+"""Numbers, counts, arms, durations and lists as text, for sentences and tables."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable
 
-AT_MOST = 10  # items that a sentence lists
-_MOST_DIGITS = 6  # decimals
+MAX_LISTED = 10  # items in a sentence
+_MAX_DIGITS = 6  # decimals
 
 
 def counted(number: int, noun: str, plural: str | None = None) -> str:
-    """A number with its noun: `1 user`, `2 users`, `1,000 entries` (`plural` if it is not the noun with an s)."""
+    """Return a number with its noun: `1 user`, `2 users`; `plural` is for nouns such as `entries`."""
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 
 def arm_in(name: str) -> str:
-    """An arm as an item of a list: its name, or `arm 0` if the name is a number."""
+    """Return an arm as an item of a list: its name, or `arm 0` if the name is a number."""
     return f"arm {name}" if name.isdigit() else name
 
 
-def listed(items: Iterable[str], at_most: int = AT_MOST) -> str:
-    """Items with commas between them, at most some of the first."""
+def listed(items: Iterable[str], at_most: int = MAX_LISTED) -> str:
+    """Return items separated by commas; items after the first `at_most` are counted."""
     words = list(items)
-    left = len(words) - at_most
-    return ", ".join(words if left <= 0 else [*words[:at_most], f"and {left:,} more"])
+    surplus = len(words) - at_most
+    return ", ".join(words if surplus <= 0 else [*words[:at_most], f"and {surplus:,} more"])
 
 
 def listed_with_or(items: Iterable[str]) -> str:
@@ -33,7 +33,7 @@ def listed_with_or(items: Iterable[str]) -> str:
 
 
 def duration(seconds: float) -> str:
-    """A time in days, hours, minutes or seconds: `2 h`."""
+    """Return a time in days, hours, minutes or seconds: `2 h`."""
     for size, unit in ((86_400, "days"), (3_600, "h"), (60, "min")):
         if seconds >= 2 * size:
             number = seconds / size
@@ -42,12 +42,12 @@ def duration(seconds: float) -> str:
 
 
 def sentence(text: str) -> str:
-    """A message as a sentence: a capital letter and one full stop."""
+    """Return a message with a capital letter and a full stop."""
     return text[:1].upper() + text[1:].removesuffix(".") + "."
 
 
 def amount(value: float) -> str:
-    """A number with two to four significant digits, or all digits of its whole part."""
+    """Return a number with two to four significant digits, or all digits of its whole part."""
     size = abs(value)
     if math.isinf(value):
         return "no bound"
@@ -59,38 +59,38 @@ def amount(value: float) -> str:
 
 
 def digits_for(half_width: float) -> int:
-    """Decimals so that a half-width has two significant digits."""
+    """Return the decimals with which a half-width has two significant digits."""
     if half_width <= 0 or not math.isfinite(half_width):
         return 1
     return max(0, 1 - math.floor(math.log10(half_width)))
 
 
 def digits_of(low: float, high: float) -> int:
-    """Decimals of an interval: those of its half-width, or more if an end other than 0 would be shown as 0."""
+    """Return the decimals of an interval: its half-width's, or more if a nonzero end would be shown as 0."""
     digits = digits_for((high - low) / 2)
-    while digits < _MOST_DIGITS and any(end and round(end, digits) == 0 for end in (low, high)):
+    while digits < _MAX_DIGITS and any(end and round(end, digits) == 0 for end in (low, high)):
         digits += 1
     return digits
 
 
 def signed(value: float, digits: int) -> str:
-    """A number with a minus sign (U+2212) where it is negative."""
+    """Return a number with a minus sign (U+2212) if it is negative."""
     text = f"{abs(value):,.{digits}f}"
     return f"\N{MINUS SIGN}{text}" if value < 0 and float(text.replace(",", "")) else text
 
 
 def percent(level: float) -> str:
-    """A level of confidence as text."""
+    """Return a level of confidence as text."""
     return f"{float(f'{100 * level:.6g}'):g}%"
 
 
 def probability(value: float) -> str:
-    """A p-value as text."""
+    """Return a p-value as text."""
     return "< 1e-15" if value < 1e-15 else f"{value:.2g}"
 
 
 def times(ratio: float, low: float, high: float) -> str:
-    """A variance ratio with its interval as text."""
+    """Return a variance ratio with its interval as text."""
     if math.isnan(ratio):
         return "-"
     if math.isinf(ratio):

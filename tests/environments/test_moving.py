@@ -139,7 +139,7 @@ def test_no_pooled_stacks():
 def test_results_say_that_rewards_are_not_iid_and_which_claims_fall():
     runs = sl.simulate(experiment_of(replications=20), SWITCHING)
     result = sl.compare(runs)
-    said = r"not i\.i\.d\.: the switching environment .* What falls: replay, twins, pseudo-regret"
+    said = r"not i\.i\.d\.: the switching environment .* Not valid: replay, twins, pseudo-regret"
     assert re.search(said, result.cautions[0])
     assert "not i.i.d." in str(result)
     assert "not i.i.d." in result.to_html()
@@ -172,7 +172,7 @@ def test_realised_regret_is_against_the_best_arm_of_each_period():
         with pytest.raises(sl.Invalid, match=f'{metric}.*one mean per arm.*use "realised_regret"'):
             sl.compare(runs, metric=metric)
     assert sl.compare(runs).policies[0].regret is None
-    with pytest.raises(sl.Invalid, match="arms that do not move"):
+    with pytest.raises(sl.Invalid, match="arms do not move"):
         sl.compare(sl.simulate(experiment_of(), SWITCHING, detail=True), adjust="means")
 
 

@@ -12,7 +12,8 @@ import budget
 import cases
 import sameluck as sl
 from sameluck.compilation.functions import is_builtin
-from sameluck.inference.adjustments import adjusted_differences, known_means
+from sameluck.inference.adjustments import adjusted_differences
+from sameluck.inference.metrics import known_means
 from sameluck.policies.base import (
     _PROBABILITIES_FUNCTIONS,
     Tally,
@@ -397,7 +398,7 @@ def test_real_traffic_has_exploration_luck_but_no_known_means():
     runs = played({"a": sl.Uniform(), "b": sl.EpsilonGreedy()}, GAUSSIAN)
     real = dataclasses.replace(runs, environment=None)
 
-    with pytest.raises(sl.Invalid, match="never for real traffic"):
+    with pytest.raises(sl.Invalid, match="not for real traffic"):
         sl.compare(real, adjust="means")
     effects = [sl.compare(one, adjust="exploration").effects for one in (real, runs)]
     assert effects[0] == effects[1]

@@ -253,8 +253,8 @@ def test_the_third_example_is_cautioned_once_for_both_of_its_policies():
         )
         found = sl.compare(runs).cautions
         assert [text for text in found if text.startswith("How often")] == [
-            "How often thompson, greedy pull an arm varies much between replications: rare ones dominate, and a "
-            "small run understates the spread. Run more replications before relying on the interval."
+            "How often thompson, greedy pull an arm varies much between replications: rare replications dominate, "
+            "and a small run understates the spread. Run more replications before relying on the interval."
         ]
 
 

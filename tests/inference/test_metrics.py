@@ -218,7 +218,7 @@ def test_text_page_and_curves_say_what_is_compared(runs, tmp_path):
     result = sl.compare(runs, metric="regret")
     text = str(result)
 
-    assert text.startswith("pseudo-regret, what the best arm")
+    assert text.startswith("pseudo-regret, the means of the best arm")
     assert "(lower is better)" in text.partition("policy ")[0].replace("\n", " ")
     assert "policy  horizon  pseudo-regret" in text
     page = result.to_html()

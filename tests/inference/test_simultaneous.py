@@ -152,7 +152,7 @@ def test_many_comparisons_have_the_law_of_the_largest_t_of_their_span():
         )
         first, second = np.triu_indices(16, 1)
         values = rewards[:, first] - rewards[:, second]
-        assert simultaneous._in_their_span(values).shape == (min(rows, 15), 120)
+        assert simultaneous._span_coordinates(values).shape == (min(rows, 15), 120)
         law = simultaneous._largest_rotated_t(values, 0.95)
         assert law.size == simultaneous.FEWER_ROTATIONS
         literal = rotated_literally(values, 1_000, seed=1)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sameluck.wording import AT_MOST, arm_in, counted, digits_of, listed, sentence
+from sameluck.wording import MAX_LISTED, arm_in, counted, digits_of, listed, sentence
 
 
 @pytest.mark.parametrize(
@@ -23,9 +23,9 @@ def test_an_arm_without_a_name_is_called_an_arm():
 
 def test_very_many_things_are_not_all_listed():
     assert listed("abc") == "a, b, c"
-    many = [str(number) for number in range(1_000 + AT_MOST)]
+    many = [str(number) for number in range(1_000 + MAX_LISTED)]
     assert listed(many).endswith(", 9, and 1,000 more")
-    assert listed(many[:AT_MOST]).endswith(", 9")
+    assert listed(many[:MAX_LISTED]).endswith(", 9")
 
 
 @pytest.mark.parametrize(

@@ -1,14 +1,14 @@
-"""Control variates: subtract from a difference noise whose mean is known to be zero.
+"""Control variates: noise of mean zero that is subtracted from differences to lower their variance.
 
-`means` subtracts the arms' rewards less their true means, by ridge regression and only where that lowers the variance
-beyond chance. It needs the true means, so it is for simulations only. `exploration` subtracts the effect of a
-randomised policy's random choices, each arm valued at its mean so far. It needs policies that state their
+`means` subtracts the arms' rewards minus their true means, by ridge regression, and only where that lowers the
+variance beyond chance. It needs the true means, so it is for simulations only. `exploration` subtracts the effect of
+a randomised policy's random choices, each arm valued at its mean so far. It needs policies that state their
 probabilities (`probabilities`), and works on real traffic too.
 
-Both need `simulate(..., detail=True)`. Both leave the expected effect unchanged: what is subtracted is a martingale
-at a stopping time (the paper's corollary on moments) or a sum of martingale differences, times a coefficient that
-does not depend on the replication it is applied to. Subtracting *all* reward noise with coefficient 1 (comparing
-pseudo-regrets) is a metric, not an adjustment: under replay it often raises the variance, because reward noise and
+Both need `simulate(..., detail=True)`. Both leave the expected effect unchanged: they subtract a martingale at a
+stopping time (the paper's corollary on moments) or a sum of martingale differences, times a coefficient that does not
+depend on the replication it is applied to. Subtracting *all* reward noise with coefficient 1 (comparing
+pseudo-regrets) is a metric, not an adjustment. Under replay it often raises the variance, because reward noise and
 its effect on later choices partly cancel.
 """
 
@@ -21,18 +21,17 @@ import numpy as np
 
 from sameluck.arrays import Floats
 from sameluck.errors import Invalid
+from sameluck.inference.metrics import known_means
 from sameluck.runs import Runs
 
 Pair: TypeAlias = tuple[str, str]
 
 FOLDS = 5
-LEAST = 20  # replications
-REPLICATIONS_PER_ARM = 4
-MANY_PER_ARM = (
-    100  # replications; with fewer, the two policies' variates of an arm are one: their difference
-)
+MIN_REPLICATIONS = 20
+MIN_REPLICATIONS_PER_ARM = 4
+SEPARATE_VARIATES_PER_ARM = 100  # replications; with fewer, both policies share one variate per arm
 PENALTIES = (0.001, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0)
-CERTAINTY = 2.0  # standard errors by which the squared errors must fall, or nothing is subtracted
+MIN_GAIN = 2.0  # standard errors by which the squared errors must fall, or nothing is subtracted
 
 adjustments = ("means", "exploration")
 
@@ -40,12 +39,12 @@ adjustments = ("means", "exploration")
 def adjusted_differences(
     runs: Runs, pair: Pair, index: int, adjust: str, *, predictable: bool
 ) -> Floats:
-    """The first policy's reward minus the second's in each replication, adjusted.
+    """Return the first policy's reward minus the second's in each replication, adjusted.
 
     Args:
-        runs: Simulated with `detail=True`.
+        runs: Runs simulated with `detail=True`.
         pair: Policy and control.
-        index: Which checkpoint.
+        index: Index of the checkpoint.
         adjust: `"means"` or `"exploration"`.
         predictable: Estimate coefficients from earlier replications only, as the anytime interval requires;
             otherwise from the other four of five folds.
@@ -53,8 +52,8 @@ def adjusted_differences(
     columns = [runs.policies.index(name) for name in pair]
     plain = runs.rewards[:, columns[0], index] - runs.rewards[:, columns[1], index]
     if adjust == "exploration":
-        luck = _detail(runs.exploration_excess, adjust)[:, columns, index]
-        return plain - (luck[:, 0] - luck[:, 1])
+        excess = _detail(runs.exploration_excess, adjust)[:, columns, index]
+        return plain - (excess[:, 0] - excess[:, 1])
     noise = _reward_noise(runs, columns, index)
     if predictable:
         return _adjusted_by_past(plain, noise)
@@ -67,39 +66,30 @@ def _detail(array: Floats | None, adjust: str) -> Floats:
     return array
 
 
-def known_means(runs: Runs) -> Floats | None:
-    """The true means of each replication's bandit (replication, arm); None for real traffic and arms that move."""
-    if runs.environment is None or runs.environment.is_moving:
-        return None
-    experiment = runs.experiment
-    replications = range(runs.first, runs.first + runs.replications)
-    return runs.environment.instance_means(experiment.seed, replications, experiment.n_arms)
-
-
 def _reward_noise(runs: Runs, columns: list[int], index: int) -> Floats:
-    """Each arm's rewards less their expectation (replication, policy, arm); their mean is zero."""
+    """Return each arm's rewards minus their expectation (replication, policy, arm), whose mean is zero."""
     totals = _detail(runs.totals, "means")[:, columns, index]
     means = known_means(runs)
     if means is None:
         raise Invalid(
-            "adjust='means' needs true means: it is for simulations of arms that do not move, never for real traffic"
+            "adjust='means' needs true means: it is for simulations whose arms do not move, not for real traffic"
         )
     arms, count = runs.experiment.n_arms, runs.replications
-    needed = max(LEAST, REPLICATIONS_PER_ARM * arms)
+    needed = max(MIN_REPLICATIONS, MIN_REPLICATIONS_PER_ARM * arms)
     if count < needed:
         raise Invalid(f"adjust='means' needs {needed} replications for {arms} arms, got {count}")
     return totals - means[:, None, :] * runs.pulls[:, columns, index]
 
 
-def _variates(noise: Floats, known: int) -> Floats:
-    """What coefficients are estimated for (replication, variate), if `known` replications tell them."""
-    if known < MANY_PER_ARM * noise.shape[2]:
+def _variates(noise: Floats, replications: int) -> Floats:
+    """Return the control variates (replication, variate) whose coefficients this many replications can estimate."""
+    if replications < SEPARATE_VARIATES_PER_ARM * noise.shape[2]:
         return noise[:, 0] - noise[:, 1]
     return noise.reshape(len(noise), -1)
 
 
 def _coefficients(plain: Floats, variates: Floats) -> Floats:
-    """Ridge regression with the penalty of the smallest leave-one-out error; 0 unless that error is surely smaller.
+    """Return ridge coefficients with the smallest leave-one-out error; 0 unless that error is clearly smaller.
 
     Plain regression on 20 to 50 replications raises the variance where rare replications dominate: they decide the
     coefficients and are not seen again.
@@ -120,14 +110,14 @@ def _coefficients(plain: Floats, variates: Floats) -> Floats:
     _, penalty, errors = min(fits, key=lambda fit: fit[0])
     gains = (response * count / (count - 1)) ** 2 - errors**2
     result = np.zeros(variates.shape[1])
-    if gains.mean() > CERTAINTY * gains.std(ddof=1) / math.sqrt(count):
+    if gains.mean() > MIN_GAIN * gains.std(ddof=1) / math.sqrt(count):
         weights = sizes / (sizes**2 + penalty * count) * projected
         result[used] = right.T @ weights / scale[used]
     return result
 
 
 def _adjusted_by_folds(plain: Floats, variates: Floats) -> Floats:
-    """Cross-fitted and so exactly unbiased: the coefficients of a fold are estimated from the other folds."""
+    """Adjust by cross-fitting: a fold's coefficients come from the other folds, so the result is unbiased."""
     result = plain.copy()
     fold = np.arange(plain.size) % FOLDS
     for number in range(FOLDS):
@@ -137,9 +127,9 @@ def _adjusted_by_folds(plain: Floats, variates: Floats) -> Floats:
 
 
 def _adjusted_by_past(plain: Floats, noise: Floats) -> Floats:
-    """Coefficients from earlier replications, refitted as these grow by a tenth; 0 while these are too few."""
+    """Adjust by coefficients from earlier replications, refitted as they grow by a tenth; 0 while too few."""
     result = plain.copy()
-    refit = LEAST
+    refit = MIN_REPLICATIONS
     while refit < plain.size:
         until = min(plain.size, refit + max(10, refit // 10))
         variates = _variates(noise, refit)

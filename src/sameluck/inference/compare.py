@@ -1,4 +1,4 @@
-"""`compare`: how much more each policy earns than the control, or how they differ in another metric."""
+"""`compare`: estimate how much more each policy earns than the control, or how policies differ in another metric."""
 
 from __future__ import annotations
 
@@ -35,26 +35,26 @@ def compare(  # noqa: PLR0913 all but one are optional
     Where the design shares rewards, policies are compared within replications; under `naive` as independent samples.
 
     Args:
-        runs: What `simulate` or a live experiment's `runs` returned.
+        runs: Result of `simulate`, or of a live experiment's `runs`.
         level: Confidence of the intervals.
-        control: Compare with this policy instead of the experiment's control.
+        control: Policy to compare with, instead of the experiment's control.
         pairs: `"control"`: every other policy with the control; `"all"`: every two policies; `"best"`: every
-            other policy with the one that earned most, with intervals that hold although it was chosen.
+            other policy with the policy that earned most, with intervals that account for the selection.
         interval: `"t"`: Student's t over replications, as in the paper; `"anytime"`: valid at every look while
             replications complete; `"median"`: the median difference instead of the mean, exactly; `"bootstrap"`:
             BCa; `"twin"`: the spread that the policies show on a copy of the arms, for which one replication is
-            enough (see `twin`). If not given: `"t"`, but `"anytime"` for a live experiment that has not completed
+            enough (see `twin`). The default is `"t"`, and `"anytime"` for a live experiment that has not completed
             its planned replications.
-        simultaneous: What intervals, p-values and sentences hold for together: all `"pairs"` at a checkpoint (the
-            default), all `"checkpoints"` of a pair, `"both"`, or `"none"`: each alone (max-t for `"t"`, Bonferroni
-            for the others and for independent policies).
+        simultaneous: Intervals and p-values that hold together: all `"pairs"` at a checkpoint (the default), all
+            `"checkpoints"` of a pair, `"both"`, or `"none"`, each alone. By max-t for `"t"`, by Bonferroni's method
+            for other intervals and independent policies.
         best: Also report which policies may be the best of all (multiple comparisons with the best).
-        adjust: Subtract noise of mean zero, for runs of `simulate(detail=True)`: `"means"` (of the rewards, where
-            true means are known: in simulations) or `"exploration"` (of the policies' random choices).
-        metric: What is compared: the cumulative `"reward"`; `"regret"` (pseudo-regret, against the true means),
+        adjust: Noise of mean zero to subtract, for runs of `simulate(detail=True)`: `"means"` (noise of the rewards,
+            in simulations, where true means are known) or `"exploration"` (noise of the policies' random choices).
+        metric: Compared quantity: the cumulative `"reward"`; `"regret"` (pseudo-regret, against the true means),
             `"realised_regret"` (against the rewards received) or `"best_arm_share"`, in simulations; over
             replications the `"quantile(0.1)"` of the reward, or the mean reward of the `"worst_tenth"`.
-        makers: For `interval="twin"`, which runs `External` policies again: as for `simulate`.
+        makers: As for `simulate`, for `interval="twin"`, which runs `External` policies again.
     """
     if not isinstance(runs, Runs):
         raise Invalid(

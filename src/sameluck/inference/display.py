@@ -10,7 +10,8 @@ from __future__ import annotations
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from types import ModuleType
+from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
     from sameluck.reporting.drawing import Axes, Figure
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["Axes", "Card", "Displayed", "DisplayedOnPages", "Figure", "reporting", "written"]
 
 
-def reporting(module: str) -> Any:
+def reporting(module: str) -> ModuleType:
     """Import a module of `sameluck.reporting`."""
     return import_module(f"sameluck.reporting.{module}")
 

@@ -1,8 +1,8 @@
-"""From `Runs` to effects: how much more one policy earned than another, with an interval.
+"""Effects: by how much one policy earned more than another, with an interval, estimated from `Runs`.
 
-The replication is the unit of all inference: the T users of a replication give one dependent trajectory. Where a
-design shares rewards, effects are differences within replications, so that what is shared cancels; under `naive` the
-policies' replications are independent and are compared as two samples (Welch).
+The replication is the unit of all inference, because the T users of a replication give one dependent trajectory.
+Where a design shares rewards, effects are differences within replications, and shared noise cancels. Under `naive`
+the policies' replications are independent and are compared as two samples (Welch).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from sameluck.inference.variance_ratios import Moments, VarianceRatio, moments, 
 from sameluck.intervals import Interval
 from sameluck.runs import Runs
 
-PairAt: TypeAlias = tuple[Pair, int]  # and the index of the checkpoint
+PairAt: TypeAlias = tuple[Pair, int]  # a pair and the index of a checkpoint
 
 
 class _Estimate(NamedTuple):
@@ -37,7 +37,7 @@ NO_DIFFERENCE = _Estimate(Interval(0.0, 0.0, 1.0), 1.0)
 
 
 class Effect(NamedTuple):
-    """How much more a policy earned than the control up to a checkpoint (theta in the paper)."""
+    """Difference between a policy and its control up to a checkpoint (theta in the paper)."""
 
     policy: str
     control: str
@@ -47,20 +47,18 @@ class Effect(NamedTuple):
     high: float
     level: float
     p_value: float  # of this comparison alone
-    p_adjusted: float  # over what `simultaneous` covers; below 1 - level exactly if the interval leaves out 0
+    p_adjusted: float  # over the family of `simultaneous`; below 1 - level exactly if the interval excludes 0
     sd: float  # of one replication's difference
     reward: float  # the policy's mean cumulative reward
     control_reward: float
     replications: int
     interactions: float  # mean real users per replication, for all policies of the experiment
     naive_interactions: int  # users per replication under the naive design
-    variance_ratio: float  # naive variance, Var(policy) + Var(control), over that of the difference; nan on a prior
+    variance_ratio: float  # Var(policy) + Var(control) over Var(policy - control); nan on a prior
     ratio_low: float
     ratio_high: float
     naive_replications: float  # that the naive design needs for the same precision
-    plain_effect: (
-        float  # the mean without adjustment; equal to `effect` unless that is adjusted or a median
-    )
+    plain_effect: float  # the mean without adjustment; `effect` unless that is adjusted or a median
     plain_sd: float
 
     @property
@@ -119,13 +117,13 @@ def estimated_effects(
 
 
 def requested_pairs(runs: Runs, request: Request) -> list[Pair]:
-    """The pairs of policies to compare."""
+    """Return the pairs of policies to compare."""
     best = best_policy(runs, request.metric_definition)
     return list(pairings[request.pairs](runs.policies, str(request.control), best))
 
 
 def _same(runs: Runs, pair: Pair) -> bool:
-    """Whether two names stand for one policy that did the same: a known difference of 0, not an estimate."""
+    """Return whether two names stand for one policy with equal pulls and rewards, so that 0 is no estimate."""
     policy, control = (runs.experiment.policies[name] for name in pair)
     first, second = (runs.policies.index(name) for name in pair)
     return (
@@ -137,15 +135,15 @@ def _same(runs: Runs, pair: Pair) -> bool:
 
 
 def also_possible(pairs: Sequence[Pair], request: Request) -> list[Pair]:
-    """The pairs that the data might have selected instead: intervals after a selection must hold for all of them."""
+    """Return the pairs that the data might have selected instead, for which intervals must hold too."""
     if request.pairs != "best":
         return []
-    others = [policy for policy, _ in pairs]
-    return list(itertools.combinations(others, 2))
+    policies = [policy for policy, _ in pairs]
+    return list(itertools.combinations(policies, 2))
 
 
 def best_policy(runs: Runs, metric: Metric = REWARD) -> str:
-    """The policy with the best metric at the last checkpoint; the first of several."""
+    """Return the policy with the best metric at the last checkpoint; the first of several."""
     last = runs.rewards[:, :, -1]
     if metric.is_quantile:
         values = [quantile_of(column, metric.share or 0.5) for column in last.T]
@@ -155,24 +153,24 @@ def best_policy(runs: Runs, metric: Metric = REWARD) -> str:
 
 
 def is_paired(runs: Runs) -> bool:
-    """Whether the policies of a replication share rewards or an instance, so that differences within it count."""
+    """Return whether the policies of a replication share rewards or an instance."""
     return not isinstance(runs.experiment.design, Naive) or has_prior(runs)
 
 
 def has_prior(runs: Runs) -> bool:
-    """Whether the environment is a prior: one instance per replication."""
+    """Return whether the environment is a prior, with one instance per replication."""
     return runs.environment is not None and runs.environment.is_prior
 
 
 def is_interim(runs: Runs) -> bool:
-    """Whether a live experiment has planned more replications than these."""
+    """Return whether a live experiment has planned more replications than these."""
     return runs.environment is None and runs.replications < runs.experiment.replications
 
 
 def differences(runs: Runs, pair: Pair, index: int, request: Request | None = None) -> Floats:
-    """The first policy's reward minus the second's in each replication, adjusted if requested.
+    """Return the first policy's reward minus the second's in each replication, adjusted if requested.
 
-    `index` is that of the checkpoint.
+    `index` is the index of the checkpoint.
     """
     if request is not None and request.adjust is not None:
         predictable = request.interval_method.valid_at_every_look
@@ -182,7 +180,7 @@ def differences(runs: Runs, pair: Pair, index: int, request: Request | None = No
 
 
 def shown_differences(runs: Runs, effect: Effect, request: Request) -> Floats:
-    """The differences of the metric in each replication at the last checkpoint."""
+    """Return the differences of the metric in each replication at the last checkpoint."""
     last, pair = runs.checkpoints.size - 1, (effect.policy, effect.control)
     return differences(measured(runs, request.metric_definition), pair, last, request)
 
@@ -193,9 +191,9 @@ def _rewards(runs: Runs, pair: Pair, index: int) -> tuple[Floats, Floats]:
 
 
 def _estimates(runs: Runs, pairs: list[Pair], request: Request) -> dict[PairAt, _Estimate]:
-    """Intervals and p-values with the level over each family: over pairs, over checkpoints, or over both.
+    """Return intervals and p-values that hold for each family: over pairs, over checkpoints, or over both.
 
-    By max-t, which uses the correlation of paired differences, or Bonferroni's method.
+    Joint intervals use the correlation of paired differences; the others use Bonferroni's method.
     """
     keys = list(itertools.product(pairs, range(runs.checkpoints.size)))
     families = _families(keys, str(request.simultaneous))
@@ -233,12 +231,12 @@ def _each_alone(runs: Runs, keys: list[PairAt], request: Request) -> list[Interv
     )
 
 
-def _families(keys: list[PairAt], kind: str) -> list[list[PairAt]]:
-    shared: dict[object, list[PairAt]] = {}
+def _families(keys: list[PairAt], simultaneous: str) -> list[list[PairAt]]:
+    families: dict[object, list[PairAt]] = {}
     for pair, index in keys:
-        part = {"pairs": index, "checkpoints": pair, "both": None, "none": (pair, index)}[kind]
-        shared.setdefault(part, []).append((pair, index))
-    return list(shared.values())
+        shared = {"pairs": index, "checkpoints": pair, "both": None, "none": (pair, index)}
+        families.setdefault(shared[simultaneous], []).append((pair, index))
+    return list(families.values())
 
 
 def _effect(
@@ -255,7 +253,7 @@ def _effect(
     variance, ratio = policy.variance + control.variance, VarianceRatio(1.0, 1.0, 1.0)
     if is_paired(runs):
         variance = difference.variance
-        # On a prior naive runs would share the instance too, whose variance both policies' variances contain.
+        # On a prior, naive runs share the instance too, and both policies' variances contain its variance.
         unknown = VarianceRatio(math.nan, math.nan, math.nan)
         ratio = unknown if has_prior(runs) else ratio_of(policy, control, difference, request.level)
     mean, sd = difference.mean, math.sqrt(variance)

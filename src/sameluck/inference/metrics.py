@@ -1,4 +1,4 @@
-"""What policies are compared by: the reward, regret, the share of the best arm, or the tail of the rewards.
+"""Metrics: reward, regret, share of the best arm, or the tail of the rewards.
 
 | metric            | of a policy up to checkpoint t                                                  |
 |-------------------|---------------------------------------------------------------------------------|
@@ -11,13 +11,15 @@
 
 mu_a are the true means of a replication's bandit, mu* is the largest of them and N_a(t) counts the plays of arm a. By
 Wald's identity both regrets have the same expectation; they differ by the noise of the rewards. Where the means move
-with the period, `realised_regret` is against the best arm of each period, and the others of mu are not defined.
+with the period, `realised_regret` is against the best arm of each period, and `regret` and `best_arm_share` are not
+defined.
 """
 
 from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -25,38 +27,38 @@ import numpy as np
 
 from sameluck.arrays import Floats, Ints
 from sameluck.environments.base import Environment
+from sameluck.environments.moving import Moving
 from sameluck.errors import Invalid, did_you_mean, shown
-from sameluck.inference.adjustments import known_means
-from sameluck.inference.movement import best_means
 from sameluck.runs import Runs
 
-WORST = 0.1  # the share of replications of `worst_tenth`
-LEAST_FOR_WORST = 100  # replications: ten in the tail; with fewer its interval misses far too often
+WORST_SHARE = 0.1  # of the replications, for `worst_tenth`
+MIN_REPLICATIONS_FOR_WORST = 100  # ten in the tail; with fewer its interval misses far too often
+_PERIODS_AT_ONCE = 1 << 16  # whose means are held in memory
 
 
 class Metric(NamedTuple):
-    """What policies are compared by."""
+    """Quantity by which policies are compared."""
 
     name: str  # its text form
     title: str  # in tables and sentences
-    about: str = ""  # what it is, where the title is too short
+    about: str = ""  # a definition, where the title is too short
     lower_is_better: bool = False
     needs_means: bool = False
-    share: float | None = None  # of replications: that below a quantile, or in the tail
+    share: float | None = None  # of the replications: below a quantile, or in the tail
 
     @property
     def is_reward(self) -> bool:
-        """Whether it is the mean reward, which goes without saying."""
+        """Whether it is the mean reward, the default."""
         return self.name == "reward"
 
     @property
     def quantity(self) -> str:
-        """What is compared, beside an axis."""
+        """Title of an axis."""
         return "cumulative reward" if self.is_reward else self.title
 
     @property
     def description(self) -> str:
-        """What is compared and which end is better, before other words; nothing for the reward."""
+        """Words before the title of a result; empty for the reward."""
         better = "lower" if self.lower_is_better else "higher"
         about = f", {self.about}" if self.about else ""
         return "" if self.is_reward else f"{self.title}{about} ({better} is better); "
@@ -80,7 +82,7 @@ METRICS = {
         Metric(
             "regret",
             "pseudo-regret",
-            "what the best arm would have paid on average in place of the arms played",
+            "the means of the best arm minus the means of the arms played",
             lower_is_better=True,
             needs_means=True,
         ),
@@ -92,14 +94,19 @@ METRICS = {
             needs_means=True,
         ),
         Metric("best_arm_share", "share of the best arm", needs_means=True),
-        Metric("worst_tenth", "mean reward of the worst tenth", "of the replications", share=WORST),
+        Metric(
+            "worst_tenth",
+            "mean reward of the worst tenth",
+            "of the replications",
+            share=WORST_SHARE,
+        ),
     )
 }
 NAMES = (*METRICS, "quantile(0.5)")
 
 
 def as_metric(metric: object) -> Metric:
-    """A metric from its text form, or `Invalid`."""
+    """Return the metric of a text form; raise `Invalid` if there is none."""
     text = metric.replace(" ", "").replace("-", "_").lower() if isinstance(metric, str) else ""
     if text in METRICS:
         return METRICS[text]
@@ -118,9 +125,9 @@ def as_metric(metric: object) -> Metric:
 
 
 def measured(runs: Runs, metric: Metric) -> Runs:
-    """The runs with one value of the metric per replication in place of the rewards; the runs themselves for these.
+    """Return the runs with the metric's value of each replication in place of its reward.
 
-    The mean over replications is the metric; of a quantile the values are the rewards.
+    The mean over replications is the metric. For the reward and its quantiles these are the runs themselves.
     """
     if metric.is_reward or metric.is_quantile:
         return runs
@@ -138,17 +145,52 @@ def measured(runs: Runs, metric: Metric) -> Runs:
     return replace(runs, rewards=_FROM_MEANS[metric.name](runs, means[:, None, None]))
 
 
+def known_means(runs: Runs) -> Floats | None:
+    """Return the true means of each replication's bandit (replication, arm).
+
+    None for real traffic and for arms that move.
+    """
+    if runs.environment is None or runs.environment.is_moving:
+        return None
+    experiment = runs.experiment
+    replications = range(runs.first, runs.first + runs.replications)
+    return runs.environment.instance_means(experiment.seed, replications, experiment.n_arms)
+
+
 def _measured_over_time(runs: Runs, environment: Environment, metric: Metric) -> Runs:
     if metric.name != "realised_regret":
         raise Invalid(
-            f"metric={metric.name!r} needs one mean per arm, and those of {type(environment).__name__} move with the "
-            'period; use "realised_regret", against the best arm of each period'
+            f"metric={metric.name!r} needs one mean per arm, and the means of {type(environment).__name__} move with "
+            'the period; use "realised_regret", against the best arm of each period'
         )
     return replace(runs, rewards=best_means(environment, runs.checkpoints) - runs.rewards)
 
 
+def best_means(environment: Environment, checkpoints: Ints) -> Floats:
+    """Return the mean of each period's best arm, summed up to each checkpoint."""
+    return _summed(environment, checkpoints, lambda means: means.max(axis=1))
+
+
+def mean_ranges(environment: Environment, checkpoints: Ints) -> Floats:
+    """Return the mean of each period's best arm minus the worst arm's, summed up to each checkpoint."""
+    return _summed(environment, checkpoints, lambda means: np.ptp(means, axis=1))
+
+
+def _summed(
+    environment: Environment, checkpoints: Ints, statistic: Callable[[Floats], Floats]
+) -> Floats:
+    assert isinstance(environment, Moving)
+    sums, total, start = np.empty(checkpoints.size), 0.0, 1
+    for index, checkpoint in enumerate(checkpoints.tolist()):
+        for first in range(start, checkpoint + 1, _PERIODS_AT_ONCE):
+            times = range(first, min(first + _PERIODS_AT_ONCE, checkpoint + 1))
+            total += float(statistic(environment.means_at(times)).sum())
+        sums[index], start = total, checkpoint + 1
+    return sums
+
+
 def pseudo_regret(runs: Runs, means: Floats) -> Floats:
-    """The gap of each arm to the best one, times its plays (replication, policy, checkpoint)."""
+    """Return each arm's gap to the best arm times its plays, summed (replication, policy, checkpoint)."""
     gaps = means.max(axis=-1, keepdims=True) - means
     return np.asarray(np.sum(gaps * runs.pulls, axis=-1), float)
 
@@ -158,7 +200,7 @@ def _realised_regret(runs: Runs, means: Floats) -> Floats:
 
 
 def best_arm_pulls(runs: Runs, means: Floats) -> Ints:
-    """The plays of the arms with the highest mean (replication, policy, checkpoint)."""
+    """Return the plays of the arms with the highest mean (replication, policy, checkpoint)."""
     best = means == means.max(axis=-1, keepdims=True)
     return np.asarray(np.sum(best * runs.pulls, axis=-1))
 
@@ -175,24 +217,24 @@ _FROM_MEANS = {
 
 
 def tail_size(replications: int, share: float) -> int:
-    """How many replications are at or below the quantile of a share: the share of them, rounded up."""
+    """Return the number of replications at or below the quantile of a share, rounded up."""
     return max(1, math.ceil(replications * share - 1e-9))
 
 
 def _check_tail(replications: int) -> None:
-    if replications < LEAST_FOR_WORST:
+    if replications < MIN_REPLICATIONS_FOR_WORST:
         raise Invalid(
-            f'metric="worst_tenth" needs {LEAST_FOR_WORST} replications, ten of them in the tenth, got '
+            f'metric="worst_tenth" needs {MIN_REPLICATIONS_FOR_WORST} replications, ten of them in the tenth, got '
             f'{replications:,}; run more, or use "quantile(0.1)"'
         )
 
 
 def worst_values(rewards: Floats) -> Floats:
-    """Q - max(q - reward, 0) / p for each replication (the first axis), q being the p-quantile of the rewards.
+    """Return q - max(q - reward, 0) / p for each replication (the first axis), q being the p-quantile of the rewards.
 
-    Their mean is the mean of the worst share p (Rockafellar and Uryasev, 2000), their standard deviation that of
-    its influence function, so that t intervals and differences within replications apply.
+    Their mean is the mean of the worst share p (Rockafellar and Uryasev, 2000). Their standard deviation is the
+    standard deviation of its influence function, so t intervals and differences within replications apply.
     """
-    place = tail_size(len(rewards), WORST) - 1
-    quantile = np.sort(rewards, axis=0)[place]
-    return np.asarray(quantile - np.maximum(quantile - rewards, 0) / WORST, float)
+    index = tail_size(len(rewards), WORST_SHARE) - 1
+    quantile = np.sort(rewards, axis=0)[index]
+    return np.asarray(quantile - np.maximum(quantile - rewards, 0) / WORST_SHARE, float)

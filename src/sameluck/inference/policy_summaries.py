@@ -1,4 +1,4 @@
-"""Each policy on its own, and which of them may be the best."""
+"""Summaries of single policies, and the policies that may be the best."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from typing import NamedTuple
 import numpy as np
 
 from sameluck.arrays import Floats, Ints
-from sameluck.inference.adjustments import known_means
 from sameluck.inference.effects import differences
-from sameluck.inference.metrics import best_arm_pulls, pseudo_regret
+from sameluck.inference.metrics import best_arm_pulls, known_means, pseudo_regret
 from sameluck.inference.requests import Request
 from sameluck.inference.tails import tail_value
 from sameluck.intervals import standard_error
@@ -18,19 +17,19 @@ from sameluck.runs import Runs
 
 
 class PolicySummary(NamedTuple):
-    """One policy up to a checkpoint."""
+    """Rewards, pulls and regret of a policy up to a checkpoint."""
 
     policy: str
     checkpoint: int
     reward: float  # mean cumulative reward
     sd: float  # of the reward of one replication
-    pulls: tuple[float, ...]  # mean, of each arm
+    pulls: tuple[float, ...]  # mean for each arm
     regret: float | None  # mean pseudo-regret, where the environment's means are known
     best_arm_share: float | None  # share of periods with a best arm; None without means
 
 
 class PolicyMetric(NamedTuple):
-    """The metric of one policy up to a checkpoint, with an interval of this policy and checkpoint alone."""
+    """Metric of a policy up to a checkpoint, with an interval of this policy and checkpoint alone."""
 
     policy: str
     checkpoint: int
@@ -41,18 +40,18 @@ class PolicyMetric(NamedTuple):
 
 
 class Standing(NamedTuple):
-    """A policy against the best of the others (multiple comparisons with the best; Hsu, 1984)."""
+    """Policy against the best other policy (multiple comparisons with the best; Hsu, 1984)."""
 
     policy: str
     checkpoint: int
-    low: float  # by how much its mean is better than the best of the others'; 0 if that is above 0
+    low: float  # bound of its mean minus the best other policy's; at most 0
     high: float
     level: float
     may_be_best: bool
 
 
 def summarise(runs: Runs) -> tuple[PolicySummary, ...]:
-    """One record for each policy and checkpoint."""
+    """Return one record for each policy and checkpoint."""
     means = known_means(runs)
     regret = best = None
     if means is not None:
@@ -101,28 +100,28 @@ def policy_metrics(measured_runs: Runs, request: Request) -> tuple[PolicyMetric,
 
 
 def standings(runs: Runs, request: Request) -> tuple[Standing, ...]:
-    """Which policies may be the best at the last checkpoint, with the level over all policies.
+    """Return which policies may be the best at the last checkpoint, with the level over all policies.
 
-    Let D_ij be the mean of policy i minus that of j, and w_ij one-sided half-widths: all D_ij + w_ij, j != i, are
-    above the true differences with probability `level`. On that event for the best policy, it is among those whose
-    D_ij + w_ij are all above 0: these may be the best. A policy is at most max(0, min_j D_ij + w_ij) above the best
-    of the others, and at least min(0, min_j D_ij - w_ji) over those j that may be (Hsu, 1984, with common random
-    numbers).
+    Let D_ij be the mean of policy i minus the mean of policy j. The one-sided half-widths w_ij are such that all
+    D_ij + w_ij, j != i, exceed the true differences with probability `level`. If they do for the best policy i, its
+    D_ij + w_ij are all above 0, so the policies with this property may be the best. A policy is at most
+    max(0, min_j D_ij + w_ij) above the best other policy, and at least min(0, min_j D_ij - w_ji) over the policies j
+    that may be the best (Hsu, 1984, with common random numbers).
     """
     halves = {name: _half_widths(runs, name, request) for name in runs.policies}
     upper = {
-        name: min(ahead + half for ahead, half in others.values())
-        for name, others in halves.items()
+        name: min(ahead + half for ahead, half in rivals.values())
+        for name, rivals in halves.items()
     }
-    possible = [name for name in runs.policies if upper[name] >= 0]
+    candidates = [name for name in runs.policies if upper[name] >= 0]
     return tuple(
         Standing(
             name,
             int(runs.checkpoints[-1]),
-            min([0.0, *(-sum(halves[other][name]) for other in possible if other != name)]),
+            min([0.0, *(-sum(halves[other][name]) for other in candidates if other != name)]),
             max(0.0, upper[name]),
             request.level,
-            name in possible,
+            name in candidates,
         )
         for name in runs.policies
     )

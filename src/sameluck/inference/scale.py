@@ -1,7 +1,7 @@
-"""Whether the rewards have the scale that the policies assume.
+"""Scale of the rewards against the scale that policies assume.
 
-Upper confidence bounds and posteriors are wide or narrow in units of the reward: with a scale that is too small a
-policy stops exploring too soon, with one that is too large it explores too long.
+Upper confidence bounds and posteriors are wide or narrow in units of the reward. A policy that assumes too small a
+scale stops exploring too soon; a policy that assumes too large a scale explores too long.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from sameluck.runs import Runs
 from sameluck.text_forms import is_parameters
 
 FACTOR = 2.0  # by which the scales may differ
-LIVE_FACTOR = 3.0  # if the rewards' is estimated from sums
-_MOST_ARMS, _MOST_ROWS, _DRAWS = 5, 3, 120
-_FEWEST = 10  # replications beyond the arms, to estimate from sums
+LIVE_FACTOR = 3.0  # where the scale of the rewards is estimated from sums
+_MAX_ARMS, _MAX_REPLICATIONS, _DRAWS = 5, 3, 120
+_MIN_SURPLUS = 10  # replications beyond the number of arms, to estimate from sums
 
 
 class Spread(NamedTuple):
-    """The rewards of the arm that varies most."""
+    """Rewards of the arm that varies most."""
 
     sd: float
-    mean: float  # the largest of the arms, in absolute value
+    mean: float  # the largest mean of an arm, in absolute value
     fills_unit_interval: bool
 
 
@@ -89,7 +89,7 @@ def _mismatch(
 
 
 def _ratio(scale: RewardScale, spread: Spread) -> float:
-    """By how much the rewards' standard deviation exceeds the assumed one, or falls short of it if below 1."""
+    """Return the rewards' standard deviation over the assumed range of it; 1 inside the range."""
     if scale.unit_interval and spread.fills_unit_interval:
         return 1.0
     if spread.sd > scale.high:
@@ -114,22 +114,22 @@ def _changes(policy: Policy, other: Policy) -> Iterator[tuple[str, float]]:
 
 
 def _drawn_spread(experiment: Experiment, environment: Environment) -> Spread:
-    """From a few draws of some arms, which are no part of the simulation."""
+    """Estimate the spread from a few draws of some arms, at addresses that no simulation reads."""
     arms = experiment.n_arms
-    rows = min(experiment.replications, _MOST_ROWS) if environment.is_prior else 1
+    rows = min(experiment.replications, _MAX_REPLICATIONS) if environment.is_prior else 1
     parameters = prepared_parameters(environment, experiment.seed, range(rows), arms)
     key = stream(experiment.seed, AUDIT, 0, 0)
-    some = np.unique(np.linspace(0, arms - 1, _MOST_ARMS).astype(int)).tolist()
+    sampled_arms = np.unique(np.linspace(0, arms - 1, _MAX_ARMS).astype(int)).tolist()
     rewards = np.array(
         [
-            [float(draw(parameters, row, arm, word(key, place))) for place in range(_DRAWS)]
+            [float(draw(parameters, row, arm, word(key, position))) for position in range(_DRAWS)]
             for row in range(rows)
-            for arm in some
+            for arm in sampled_arms
         ]
     )
     sds, means = rewards.std(axis=1), rewards.mean(axis=1)
     if environment.binary:
-        means = environment.instance_means(experiment.seed, range(rows), arms)[:, some]
+        means = environment.instance_means(experiment.seed, range(rows), arms)[:, sampled_arms]
         sds = np.sqrt(means * (1 - means))
     inside = rewards.min() >= 0 and rewards.max() <= 1
     fills = environment.binary or bool(inside and np.ptp(rewards) > 1 / FACTOR)
@@ -137,12 +137,12 @@ def _drawn_spread(experiment: Experiment, environment: Environment) -> Spread:
 
 
 def _summed_spread(runs: Runs) -> Spread | None:
-    """From the residuals of cumulative rewards regressed on pulls, as live runs do not have the single rewards.
+    """Estimate the spread from cumulative rewards regressed on pulls, because live runs lack single rewards.
 
     Whole numbers with an average in [0, 1] are taken for rewards 0 and 1, whose means may drift between replications.
     """
     horizon, arms = int(runs.checkpoints[-1]), runs.experiment.n_arms
-    if runs.replications < arms + _FEWEST:
+    if runs.replications < arms + _MIN_SURPLUS:
         return None
     variances = []
     for column in range(len(runs.policies)):

@@ -1,4 +1,4 @@
-"""Intervals of several means that hold together, from the law of the largest t among them."""
+"""Intervals of several means that hold together, from the distribution of the largest t among them."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from sameluck.arrays import Floats
 from sameluck.intervals import UNKNOWN, Interval, standard_error, t_critical
 
 ROTATIONS = 40_000  # the Monte Carlo error of a 95% level is 0.1%
-MANY = 100  # comparisons; with more, time is saved
-FEWER_ROTATIONS = 10_000  # for many comparisons: 0.2%
+MAX_EXACT_COMPARISONS = 100  # with more, fewer rotations and a smaller basis save time
+FEWER_ROTATIONS = 10_000  # for more comparisons: 0.2%
 
 
 def max_t_intervals(values: Floats, level: float) -> list[Interval]:
-    """Simultaneous t intervals of the columns' means, with p-values adjusted alike; axes (replication, comparison).
+    """Return simultaneous t intervals of the columns' means, with adjusted p-values; axes (replication, comparison).
 
-    Both come from the law of the largest |t| of all columns. For normal data it is the same when the replications
-    are rotated, so it is taken from random rotations of the residuals: each column keeps its own scale and the
-    columns keep their correlation (rotation tests; Langsrud, 2005). Bonferroni's bound is used where it is sharper,
-    and a column's own t where the rotations fall below it by chance. A column that does not vary has no interval.
+    Both come from the distribution of the largest |t| of all columns. For normal data, rotating the replications does
+    not change that distribution, so it is sampled by random rotations of the residuals (rotation tests; Langsrud,
+    2005): columns keep their scales and correlations. Bonferroni's bound is used where it is sharper, and a column's
+    own t where the rotations fall below it by chance. A column of equal values has no interval.
     """
     count, comparisons = values.shape
     errors = standard_error(values)
     largest = _largest_rotated_t(values[:, errors > 0], level)
-    each = t_critical(count - 1, 1 - (1 - level) / comparisons)
+    bonferroni = t_critical(count - 1, 1 - (1 - level) / comparisons)
     rotated = float(largest[math.ceil(level * largest.size) - 1])
-    critical = max(t_critical(count - 1, level), min(each, rotated))
+    critical = max(t_critical(count - 1, level), min(bonferroni, rotated))
 
     def interval(mean: float, error: float) -> Interval:
         if error == 0:
@@ -43,24 +43,24 @@ def max_t_intervals(values: Floats, level: float) -> list[Interval]:
 
 
 def t_p_values(values: Floats) -> list[float]:
-    """The p-value of each column's t interval alone; 1 for a column that does not vary."""
+    """Return the p-value of each column's t interval alone; 1 for a column of equal values."""
     errors = standard_error(values)
     with np.errstate(divide="ignore", invalid="ignore"):
         statistics = np.abs(values.mean(axis=0)) / errors
     p_values = np.where(errors > 0, 2 * scipy.special.stdtr(len(values) - 1, -statistics), 1.0)
-    return [float(one) for one in p_values]
+    return [float(p_value) for p_value in p_values]
 
 
 def one_sided_level(level: float, comparisons: int) -> float:
-    """The level of two-sided intervals whose upper (or lower) ends hold for all comparisons with `level`.
+    """Return the level of two-sided intervals whose upper (or lower) ends hold together with `level`.
 
-    Half of the misses of an interval that is symmetric about the mean are on each side.
+    An interval that is symmetric about the mean misses equally often on each side.
     """
     return max(0.01, 1 - 2 * (1 - level) / comparisons)
 
 
 def one_sided_max_t(values: Floats, level: float) -> float:
-    """The quantile of the largest t of the columns, for lower bounds of their means that hold simultaneously."""
+    """Return the quantile of the columns' largest t, for lower bounds of their means that hold together."""
     count, comparisons = values.shape
     largest = _largest_rotated_t(values[:, standard_error(values) > 0], level, one_sided=True)
     alone, bonferroni = scipy.special.stdtrit(count - 1, [level, 1 - (1 - level) / comparisons])
@@ -70,14 +70,14 @@ def one_sided_max_t(values: Floats, level: float) -> float:
 
 
 def _largest_rotated_t(values: Floats, level: float, *, one_sided: bool = False) -> Floats:
-    """The largest t (or |t|) of the columns under random rotations of the replications, in ascending order."""
+    """Return the columns' largest t (or |t|) under random rotations of the replications, in ascending order."""
     count, comparisons = values.shape
-    rotations = ROTATIONS if comparisons <= MANY else FEWER_ROTATIONS
+    rotations = ROTATIONS if comparisons <= MAX_EXACT_COMPARISONS else FEWER_ROTATIONS
     if comparisons == 0 or (1 - level) * rotations < 100:
-        return np.full(1, math.inf)  # too few to tell: Bonferroni's bound is left
+        return np.full(1, math.inf)  # too few rotations for this level: Bonferroni's bound remains
     residuals = values - values.mean(axis=0)
     residuals /= np.sqrt(np.sum(residuals**2, axis=0))
-    factor = _in_their_span(residuals)
+    factor = _span_coordinates(residuals)
     rank, rng = factor.shape[0], np.random.Generator(np.random.PCG64(20_240_301))
     cosines = np.empty(rotations)
     step = max(1, 200_000 // comparisons)
@@ -88,20 +88,20 @@ def _largest_rotated_t(values: Floats, level: float, *, one_sided: bool = False)
         if count > rank:
             squares += rng.chisquare(count - rank, rows)
         products = direction @ factor
-        most = (products if one_sided else np.abs(products, out=products)).max(axis=1)
-        cosines[start : start + rows] = most / np.sqrt(squares)
+        largest = (products if one_sided else np.abs(products, out=products)).max(axis=1)
+        cosines[start : start + rows] = largest / np.sqrt(squares)
     cosines.sort()
     return cosines * math.sqrt(count - 1) / np.sqrt(1 - np.minimum(cosines**2, 1 - 1e-15))
 
 
-def _in_their_span(columns: Floats) -> Floats:
-    """The columns in an orthonormal basis of their span (direction, column).
+def _span_coordinates(columns: Floats) -> Floats:
+    """Return the columns in an orthonormal basis of their span (direction, column).
 
-    A rotation moves a fixed direction to a uniform one, and only its part in this span matters. Of many columns the
-    span is small, and worth finding: the differences of N policies have rank N - 1.
+    A rotation moves a fixed direction to a uniform one, and only its component in this span matters. Many columns
+    have a small span: the differences of N policies have rank N - 1.
     """
     rows, count = columns.shape
-    if count <= MANY:
+    if count <= MAX_EXACT_COMPARISONS:
         factor: Floats = np.linalg.qr(columns, mode="r")  # type: ignore[assignment]  # an array, in this mode
         return factor
     tall = rows > count

@@ -1,9 +1,9 @@
-"""What a number of replications cannot exclude: that some, rarer than these, are unlike all of them.
+"""Unseen replications: rare outcomes that M replications cannot exclude, and losses that would reverse a finding.
 
 If a share p of all replications fails in some way, M replications meet none of them with probability (1 - p)^M. So
 p_up = 1 - (1 - level)^(1 / M) is the exact upper confidence bound of a share that was never met. No interval of a
-mean knows of such replications; a finding about the mean is reversed if they lose more than (1 - p_up) / p_up times
-the effect.
+mean accounts for such replications. They reverse a finding about the mean if each loses more than (1 - p_up) / p_up
+times the effect.
 """
 
 from __future__ import annotations
@@ -12,30 +12,30 @@ import math
 
 import numpy as np
 
-from sameluck.inference.movement import mean_ranges
+from sameluck.inference.metrics import mean_ranges
 from sameluck.runs import Runs
 
 
 def unseen_share(replications: int, level: float) -> float:
-    """The largest share of replications that may be unlike all of these, at a level of confidence."""
+    """Return the upper confidence bound of the share of replications unlike all that were seen."""
     return -math.expm1(math.log1p(-level) / replications)
 
 
 def reversing_loss(effect: float, replications: int, level: float) -> float:
-    """What unseen replications must lose, each, to reverse a mean difference."""
+    """Return the loss of each unseen replication beyond which a mean difference is reversed."""
     share = unseen_share(replications, level)
     return abs(effect) * (1 - share) / share
 
 
 def replications_to_exclude(effect: float, loss: float, level: float) -> int:
-    """With how many replications unseen ones that lose this much cannot reverse a mean difference."""
+    """Return the number of replications at which unseen losses of this size cannot reverse a mean difference."""
     return math.ceil(math.log1p(-level) / math.log1p(-abs(effect) / (abs(effect) + loss)))
 
 
 def possible_loss(runs: Runs) -> float | None:
-    """The most that one policy can lose to another in a replication, in expectation: always the worst arm.
+    """Return the largest expected loss of a policy to another in a replication: always playing the worst arm.
 
-    None where the means of the arms are not known, as on live traffic, or not bounded, as on a Gaussian prior.
+    None where the arms' means are unknown, as on live traffic, or unbounded, as on a Gaussian prior.
     """
     environment, horizon = runs.environment, float(runs.checkpoints[-1])
     if environment is None:

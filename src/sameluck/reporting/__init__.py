@@ -1,1 +1,1 @@
-"""Presentation: tables, pages, figures and sentences."""
+"""Reporting: sentences, tables, figures and pages, made from results alone."""

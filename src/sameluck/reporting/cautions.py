@@ -40,10 +40,10 @@ def movement_caution(moving_environment: str | None) -> Iterator[str]:
     """Say which conclusions fail where the arms of a simulation move."""
     if moving_environment is not None:
         yield (
-            f"The rewards of an arm are not i.i.d.: the {moving_environment} environment changes "
-            "them with the period. Each policy still has the law it has alone, and replications are independent: "
-            "effects, intervals and p-values hold for this course of the rewards. What falls: replay, twins, "
-            "pseudo-regret and the share of the best arm, as no arm has one mean, and every conclusion about another "
+            f"The rewards of an arm are not i.i.d.: the {moving_environment} environment changes them with the "
+            "period. Each policy still has the distribution of a solo run, and replications are independent, so "
+            "effects, intervals and p-values hold for this course of the rewards. Not valid: replay, twins, "
+            "pseudo-regret and the share of the best arm, because no arm has one mean, and conclusions about another "
             "course or horizon."
         )
 
@@ -55,9 +55,8 @@ def _interim(result: Comparison) -> Iterator[str]:
         interval = f"the {method.name} interval" if is_mean else "this interval"
         yield (
             f"{runs.replications:,} of {runs.experiment.replications:,} planned replications: "
-            f"{interval} is valid at the planned number only; at interim looks it misses the "
-            "true effect far too often. "
-            f'interval="{ANYTIME.name}" is valid at every look.'
+            f"{interval} is valid at the planned number only; at interim looks it misses the true effect far too "
+            f'often. interval="{ANYTIME.name}" is valid at every look.'
         )
 
 
@@ -65,8 +64,8 @@ def _few_replications(result: Comparison) -> Iterator[str]:
     method, replications = result.request.interval_method, result.runs.replications
     if method.copies_arms:
         yield (
-            "The spread is that of a copy of the arms: it assumes that they stand still, which few replications can "
-            "hardly test."
+            "The spread is measured on a copy of the arms: it assumes that their rewards are i.i.d., which few "
+            "replications can hardly test."
         )
     elif replications < FEW_REPLICATIONS and method.is_of_the_mean:
         yield (
@@ -80,8 +79,8 @@ def _tail_without_bounds(result: Comparison) -> Iterator[str]:
     unknown = [effect for effect in effects if math.isinf(effect.low) or math.isinf(effect.high)]
     if metric.is_quantile and any(effect.sd != 0 for effect in unknown):
         yield (
-            f"Too few replications for the {metric.title}: with {effects[0].replications:,} an order statistic that "
-            "bounds it at this level, for all comparisons together, does not exist. Run more."
+            f"Too few replications for the {metric.title}: no order statistic of {effects[0].replications:,} bounds "
+            "it at this level, for all comparisons together. Run more."
         )
 
 
@@ -103,15 +102,15 @@ def _identical(pairs: Sequence[Pair]) -> Iterator[str]:
     if pairs:
         yield (
             f"{_names(pairs)} pulled every arm equally often in every replication: this environment cannot "
-            "distinguish them. Try one in which they differ."
+            "distinguish them. Try an environment in which they differ."
         )
 
 
 def _constant(pairs: Sequence[Pair]) -> Iterator[str]:
     if pairs:
         yield (
-            f"The difference of {_names(pairs)} is the same in every replication: that is no proof that it always "
-            "is. Run more replications."
+            f"The difference of {_names(pairs)} is the same in every replication, which does not prove that it is "
+            "constant. Run more replications."
         )
 
 
@@ -132,8 +131,8 @@ def _unstable(policies: Sequence[str]) -> Iterator[str]:
     if policies:
         pull = "pulls" if len(policies) == 1 else "pull"
         yield (
-            f"How often {listed(policies)} {pull} an arm varies much between replications: rare ones dominate, and a "
-            "small run understates the spread. Run more replications before relying on the interval."
+            f"How often {listed(policies)} {pull} an arm varies much between replications: rare replications "
+            "dominate, and a small run understates the spread. Run more replications before relying on the interval."
         )
 
 

@@ -1,4 +1,4 @@
-"""The commands that print a comparison again."""
+"""Command lines that print a comparison again."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from sameluck.policies.external import External
 if TYPE_CHECKING:
     from sameluck.inference.comparison import Comparison
 
-LONGEST = 2_000  # characters
+MAX_COMMAND_LENGTH = 2_000  # characters
 DEFAULTS = Request(simultaneous="pairs")
 
 
 def compare_command(result: Comparison) -> str:
-    """`sameluck compare ...` with the same numbers; empty if a command line cannot say it."""
+    """Return `sameluck compare ...` with the same numbers; empty if a command line cannot express it."""
     runs, request = result.runs, result.request
     options = {}
     if runs.experiment.design.label != "replay":
@@ -33,7 +33,7 @@ def compare_command(result: Comparison) -> str:
 
 
 def designs_command(result: Comparison) -> str:
-    """`sameluck designs ...` for the comparison under one of the designs; empty as above."""
+    """Return `sameluck designs ...` for a comparison under one of the designs; empty if it cannot be expressed."""
     return _command("designs", result, {})
 
 
@@ -56,11 +56,11 @@ def _command(name: str, result: Comparison, more: dict[str, str]) -> str:
     pairs = [(f"--{option}", value) for option, value in (options | more).items()]
     words = [word for pair in pairs for word in pair]
     command = shlex.join(["sameluck", name, *policies, *words])
-    return command if len(command) <= LONGEST else ""
+    return command if len(command) <= MAX_COMMAND_LENGTH else ""
 
 
 def _policy(name: str, policy: object) -> str:
-    """A policy as it is typed; empty if that is not possible."""
+    """Return a policy as a command line names it; empty if it cannot."""
     if isinstance(policy, External):
         return ""
     text = text_forms.write(text_forms.normal_form(policy), brief=True)

@@ -74,7 +74,7 @@ def test_one_replication_is_enough(one):
         # Means of one draw are the long run's own, so the two agree to the bit.
         assert (effect.low, effect.high) == (alone.low, alone.high)
     assert "twin interval" in str(result)
-    assert any("assumes that they stand still" in caution for caution in result.cautions)
+    assert any("assumes that their rewards are i.i.d." in caution for caution in result.cautions)
 
 
 def test_pairs_hold_together(one):

@@ -1,7 +1,7 @@
 """A fast version of `benchmarks/promises.py`: every promised error rate, on few experiments.
 
-With 60 experiments a rate of 5% is exceeded by 3.3 standard errors with probability 0.3% per row, about 10% in one of
-all rows for a new seed; the seeds are fixed. Rates of 20% are found with probability 0.88 per row.
+With 60 experiments a rate of 5% exceeds its bound of 3.3 standard errors with probability 0.3% per row, and in any
+row with about 10% for a new seed; the seeds are fixed. A rate of 20% is detected with probability 0.88 per row.
 """
 
 import importlib.util

@@ -1,4 +1,4 @@
-"""Intervals keep their promises on real policies, and peeking at a t interval is shown to break it."""
+"""Intervals cover at their level on real policies, and peeking at a t interval does not."""
 
 import math
 
@@ -34,17 +34,17 @@ def experiment(name: str, replications: int) -> tuple[sl.Experiment, object]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_t_at_the_planned_number_covers(name):
-    """1,000 experiments of 30: 5 binomial sd (false alarm 6e-7) and 1.5 points where not normal."""
-    found = sl.coverage(*experiment(name, 30))
-    assert abs(found.covered - 0.95) < 5 * 0.0069 + 0.015
-    assert found.experiments == 1_000
+def test_t_covers_at_the_planned_number_of_replications(name):
+    """1,000 experiments of 30 replications; 5 binomial sd (false alarm 6e-7), and 1.5 points for non-normality."""
+    result = sl.coverage(*experiment(name, 30))
+    assert abs(result.covered - 0.95) < 5 * 0.0069 + 0.015
+    assert result.experiments == 1_000
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_the_anytime_interval_survives_peeking_and_t_does_not(name):
-    """Ever missed at some look from 5 to 60: at most alpha (plus 5 binomial sd, false alarm 6e-7) for anytime."""
+    """Anytime misses at any look from 5 to 60 in at most alpha of experiments, plus 5 sd (false alarm 6e-7)."""
     for_anytime = sl.coverage(*experiment(name, 60), interval="anytime", peek=True)
     for_t = sl.coverage(*experiment(name, 60), interval="t", peek=True)
     assert for_anytime.covered > 0.95 - 5 * 0.0069
@@ -55,35 +55,35 @@ def test_equal_deterministic_policies_never_differ():
     twins = sl.Experiment(
         policies={"a": sl.UCB1(), "b": sl.UCB1()}, arms=5, horizon=50, replications=5
     )
-    found = sl.coverage(twins, BERNOULLI, experiments=20)
-    assert (found.covered, found.power, found.truth) == (1.0, 0.0, 0.0)
-    assert found.error == pytest.approx(20**-1.5), (
-        "never 0: that of a share of one in n experiments"
-    )
+    result = sl.coverage(twins, BERNOULLI, experiments=20)
+    assert (result.covered, result.power, result.truth) == (1.0, 0.0, 0.0)
+    assert result.error == pytest.approx(20**-1.5), "never 0"
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("interval", ["t", "anytime"])
-def test_looks_at_differences_that_have_not_varied_yet_claim_nothing(interval):
-    """Example 1 over 20 periods: the first replications often tie; counted one by one with those of intervals."""
-    one, environment = experiment("example 1", 12)
-    short = one.replace(horizon=20)
-    found = sl.coverage(short, environment, interval=interval, experiments=200, peek=True)
+def test_looks_at_constant_differences_have_no_interval(interval):
+    """The first replications of 20 periods often tie; the coverage equals a count of single intervals."""
+    whole, environment = experiment("example 1", 12)
+    short = whole.replace(horizon=20)
+    result = sl.coverage(short, environment, interval=interval, experiments=200, peek=True)
     runs = sl.simulate(short.replace(replications=2_400), environment)
     values = (runs.rewards[:, 1, 0] - runs.rewards[:, 0, 0]).reshape(200, 12)
     truth = values.mean()
     looks = [
         [INTERVALS[interval].interval(group[:m], 0.95) for m in range(5, 13)] for group in values
     ]
-    covered = np.mean([all(low <= truth <= high for low, high, _ in many) for many in looks])
+    covered = np.mean(
+        [all(low <= truth <= high for low, high, _ in intervals) for intervals in looks]
+    )
     assert sum(len(set(group[:5])) == 1 for group in values) > 20
-    assert found.covered == pytest.approx(covered)
+    assert result.covered == pytest.approx(covered)
 
 
 def test_power_against_an_effect_grows_with_it():
-    one, environment = experiment("example 1", 10)
+    whole, environment = experiment("example 1", 10)
     small, large = (
-        sl.coverage(one, environment, effect=effect, experiments=200) for effect in (0.2, 2.0)
+        sl.coverage(whole, environment, effect=effect, experiments=200) for effect in (0.2, 2.0)
     )
     assert small.truth == 0.2
     assert small.power < large.power
@@ -103,11 +103,11 @@ def test_power_against_an_effect_grows_with_it():
     ],
 )
 def test_coverage_is_the_share_of_experiments_counted_one_by_one(interval, peek, effect):
-    one, environment = experiment("example 1", 8)
-    found = sl.coverage(
-        one, environment, level=0.8, interval=interval, experiments=40, peek=peek, effect=effect
+    whole, environment = experiment("example 1", 8)
+    result = sl.coverage(
+        whole, environment, level=0.8, interval=interval, experiments=40, peek=peek, effect=effect
     )
-    runs = sl.simulate(one.replace(replications=320), environment)
+    runs = sl.simulate(whole.replace(replications=320), environment)
     values = runs.rewards[:, 1, 0] - runs.rewards[:, 0, 0]
     truth = np.median(values) if interval == "median" else values.mean()
     if effect is not None:
@@ -122,22 +122,24 @@ def test_coverage_is_the_share_of_experiments_counted_one_by_one(interval, peek,
 
     share = covered / 40
     assert 0 < share < 1 or interval in ("anytime", "median")
-    assert (found.covered, found.power) == pytest.approx((share, decided / 40))
-    assert found.truth == pytest.approx(truth, rel=1e-12)
-    assert found.error == pytest.approx(math.sqrt(max(share * (1 - share), 40**-2) / 40), rel=1e-12)
-    assert (found.level, found.experiments, found.replications) == (0.8, 40, 8)
+    assert (result.covered, result.power) == pytest.approx((share, decided / 40))
+    assert result.truth == pytest.approx(truth, rel=1e-12)
+    assert result.error == pytest.approx(
+        math.sqrt(max(share * (1 - share), 40**-2) / 40), rel=1e-12
+    )
+    assert (result.level, result.experiments, result.replications) == (0.8, 40, 8)
 
 
 def test_bad_requests_are_refused():
-    one, environment = experiment("example 1", 10)
+    whole, environment = experiment("example 1", 10)
     with pytest.raises(sl.Invalid, match="unknown interval 'z'; known: t, anytime, median"):
-        sl.coverage(one, environment, interval="z")
+        sl.coverage(whole, environment, interval="z")
     with pytest.raises(sl.Invalid, match="effect must be a finite number, got nan"):
-        sl.coverage(one, environment, effect=math.nan)
+        sl.coverage(whole, environment, effect=math.nan)
     with pytest.raises(sl.Invalid, match="experiments must be a whole number >= 10"):
-        sl.coverage(one, environment, experiments=1)
+        sl.coverage(whole, environment, experiments=1)
     for interval in ("bootstrap", "median"):
         with pytest.raises(sl.Invalid, match='peek=True takes interval="t" or "anytime"'):
-            sl.coverage(one, environment, interval=interval, peek=True)
+            sl.coverage(whole, environment, interval=interval, peek=True)
     with pytest.raises(sl.Invalid, match="the experiment has one policy"):
-        sl.coverage(one.replace(policies={"a": sl.UCB1()}), environment)
+        sl.coverage(whole.replace(policies={"a": sl.UCB1()}), environment)

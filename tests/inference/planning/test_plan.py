@@ -1,4 +1,4 @@
-"""Plans against the exact law of t, against brute force, and against requests that make no sense."""
+"""Plans against the exact distribution of t, against brute force, and with requests that make no sense."""
 
 import json
 import math
@@ -24,12 +24,12 @@ EXPERIMENT = sl.Experiment(
 
 @pytest.mark.parametrize("replications", [2, 5, 30, 1_000])
 @pytest.mark.parametrize("level", [0.8, 0.95, 0.999])
-def test_power_is_the_noncentral_t_law(replications, level):
+def test_power_is_the_noncentral_t_distributions(replications, level):
     for centre in (0.0, 0.5, 2.0, 3.5):
         effect, freedom = centre / math.sqrt(replications), replications - 1
         critical = stats.t.ppf(0.5 + level / 2, freedom)
-        law = stats.nct(freedom, centre)
-        expected = law.sf(critical) + law.cdf(-critical)
+        distribution = stats.nct(freedom, centre)
+        expected = distribution.sf(critical) + distribution.cdf(-critical)
         assert power_of(effect, 1.0, replications, level) == pytest.approx(expected, abs=1e-9)
     assert power_of(1.0, 0.0, 5, level) == 1
     assert power_of(1e6, 1.0, 5, level) == 1
@@ -47,7 +47,7 @@ def test_each_of_the_three_follows_from_the_other_two():
     assert smallest.effect == pytest.approx(2.0, rel=1e-3)
 
 
-def test_every_design_has_its_row_and_replay_needs_fewest_users():
+def test_every_design_has_a_row_and_replay_needs_the_fewest_users():
     planned = sl.plan(EXPERIMENT, BERNOULLI, effect=2.0, power=0.9)
     rows = {row.design: row for row in planned.rows}
     assert list(rows) == ["replay", "naive", "time_coupled"]
@@ -60,7 +60,7 @@ def test_every_design_has_its_row_and_replay_needs_fewest_users():
 
 @pytest.mark.slow
 def test_the_spread_comes_with_its_error():
-    """The pilot's sd against that of 40,000 others, within 5 of its own stated errors (false alarm 6e-7)."""
+    """The pilot's sd is within 5 of its standard errors of the sd of 40,000 replications (false alarm 6e-7)."""
     planned = sl.plan(EXPERIMENT, BERNOULLI, effect=2.0, power=0.9)
     runs = sl.simulate(EXPERIMENT.replace(replications=40_000, seed=99), BERNOULLI)
     truth = float((runs.rewards[:, 1, 0] - runs.rewards[:, 0, 0]).std())
@@ -68,7 +68,7 @@ def test_the_spread_comes_with_its_error():
 
 
 def test_power_against_brute_force_where_differences_are_far_from_normal():
-    """Few replications of a discrete, skewed difference: the plan's own check and an independent count agree.
+    """Few replications of a discrete, skewed difference: the plan's check and an independent count agree.
 
     Both from 500 experiments: 5 binomial sd of their difference (false alarm 6e-7) is 0.16; the plan may be off
     by the normal approximation, which the check reports.
@@ -89,7 +89,7 @@ def test_power_against_brute_force_where_differences_are_far_from_normal():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("request_", [{"effect": 3.0}, {"replications": 6}])
-def test_what_is_verified_is_the_plan_of_the_own_design(request_):
+def test_the_plan_of_the_experiments_design_is_verified(request_):
     short = EXPERIMENT.replace(policies={"low": sl.UCB1(0.5), "high": sl.UCB1(9.0)}, horizon=40)
     planned = sl.plan(short, BERNOULLI, power=0.6, pilot=50, verify=True, **request_)
     _, naive, _ = planned.rows
@@ -145,10 +145,10 @@ def test_the_plan_prints_a_table_and_a_sentence_and_draws(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("known", [{"effect": 5.0}, {"replications": 20}])
-def test_the_power_is_four_fifths_unless_it_is_asked_for_or_given(known):
-    planned = sl.plan(EXPERIMENT, BERNOULLI, **known)
-    assert planned.to_dicts() == sl.plan(EXPERIMENT, BERNOULLI, power=0.8, **known).to_dicts()
+@pytest.mark.parametrize("arguments", [{"effect": 5.0}, {"replications": 20}])
+def test_the_default_power_is_four_fifths(arguments):
+    planned = sl.plan(EXPERIMENT, BERNOULLI, **arguments)
+    assert planned.to_dicts() == sl.plan(EXPERIMENT, BERNOULLI, power=0.8, **arguments).to_dicts()
 
 
 @pytest.mark.parametrize(
@@ -187,7 +187,7 @@ def exact_power(effect, sd, replications, level, freedom):
 
 
 def assert_row(row, values, interactions, arguments, level, freedom):
-    """Every number of a plan's row from the pilot's values, with SciPy's noncentral t."""
+    """Recompute every number of a plan's row from the pilot's values, with SciPy's noncentral t."""
 
     def power(effect, replications):
         return exact_power(effect, sd, replications, level, freedom(replications))
@@ -225,9 +225,9 @@ def pilot_runs():
     ],
 )
 def test_every_number_of_a_plan_follows_from_the_pilot(pilot_runs, arguments):
-    """Each row recomputed with SciPy's noncentral t; for naive from replications next to each other."""
+    """Each row is recomputed with SciPy's noncentral t; the naive row from neighbouring replications."""
     level = 0.9
-    found = sl.plan(
+    planned = sl.plan(
         EXPERIMENT,
         pilot_runs,
         level=level,
@@ -238,45 +238,45 @@ def test_every_number_of_a_plan_follows_from_the_pilot(pilot_runs, arguments):
     low, high = pilot_runs.rewards[:, 0], pilot_runs.rewards[:, 1]
     users = pilot_runs.interactions.mean(axis=0)
     rows = [
-        (found.by_horizon[0], 0, "replay"),
-        (found.rows[0], 1, "replay"),
-        (found.rows[1], 1, "naive"),
+        (planned.by_horizon[0], 0, "replay"),
+        (planned.rows[0], 1, "replay"),
+        (planned.rows[1], 1, "naive"),
     ]
-    assert (len(found.by_horizon), len(found.rows)) == (1, 2)
+    assert (len(planned.by_horizon), len(planned.rows)) == (1, 2)
     for row, index, design in rows:
         control, other = (x[:, index] - x[:, index].mean() for x in (low, high))
         values = other - (control if design == "replay" else np.roll(control, 1))
-        each = users[index] if design == "replay" else 2 * (200, 1_000)[index]
+        interactions = users[index] if design == "replay" else 2 * (200, 1_000)[index]
         factor = 1 if design == "replay" else 2
         assert row[:2] == (design, (200, 1_000)[index])
-        assert_row(row, values, each, arguments, level, lambda m, k=factor: k * (m - 1))
+        assert_row(row, values, interactions, arguments, level, lambda m, k=factor: k * (m - 1))
         assert row.days == pytest.approx(max(row.users / 50, (200, 1_000)[index] / 10))
     difference = high[:, 1] - low[:, 1]
-    assert found.pilot_effect == pytest.approx(difference.mean())
-    assert found.pilot_effect_error == pytest.approx(stats.sem(difference))
-    assert (found.pilot_replications, found.level) == (40, level)
-    assert found.requested_power == arguments.get("power")
-    sd, error = found.experiment_row.sd, found.experiment_row.sd_error
+    assert planned.pilot_effect == pytest.approx(difference.mean())
+    assert planned.pilot_effect_error == pytest.approx(stats.sem(difference))
+    assert (planned.pilot_replications, planned.level) == (40, level)
+    assert planned.requested_power == arguments.get("power")
+    sd, error = planned.experiment_row.sd, planned.experiment_row.sd_error
     spread = [sd + 2 * error, sd - 2 * error]
     low, high = (
-        exact_power(found.effect, one, found.replications, level, found.replications - 1)
-        for one in spread
+        exact_power(planned.effect, other_sd, planned.replications, level, planned.replications - 1)
+        for other_sd in spread
     )
-    assert found.power_range == pytest.approx((low, high), abs=2e-4)
-    assert f"with power {found.power:.2f} ({low:.2f} to {high:.2f}, given the" in found.verdict
-    assert low < found.power < high
-    assert f"pilot's own effect is {difference.mean():.4g} (standard" in found.verdict
-    assert f"{found.rows[1].users:,.0f}" in found.verdict.partition("naive design")[2]
-    assert (found.interactions, found.naive_interactions) == (
-        found.rows[0].users,
-        found.rows[1].users,
+    assert planned.power_range == pytest.approx((low, high), abs=2e-4)
+    assert f"with power {planned.power:.2f} ({low:.2f} to {high:.2f}, given the" in planned.verdict
+    assert low < planned.power < high
+    assert f"pilot's own effect is {difference.mean():.4g} (standard" in planned.verdict
+    assert f"{planned.rows[1].users:,.0f}" in planned.verdict.partition("naive design")[2]
+    assert (planned.interactions, planned.naive_interactions) == (
+        planned.rows[0].users,
+        planned.rows[1].users,
     )
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("replications", [2, 3, 40])
-def test_power_far_out_is_that_of_the_normal_law_over_the_estimated_sd(replications):
-    """A noncentrality above 25, where SciPy's series fails: numerical integration over the chi law of the sd."""
+def test_power_at_a_large_noncentrality_is_integrated_over_the_estimated_sd(replications):
+    """Above 25 SciPy's series fails: compare with an integral over the chi distribution of the sd."""
     freedom, level = replications - 1, 0.99
     critical = stats.t.ppf(0.5 + level / 2, freedom)
     for centre in (25.5, 40.0):
@@ -294,16 +294,18 @@ def test_power_far_out_is_that_of_the_normal_law_over_the_estimated_sd(replicati
         assert power_of(effect, 1.0, replications, level) == pytest.approx(expected, abs=2e-4)
 
 
-def test_power_curves_are_the_power_of_the_replications_that_users_pay_for(pilot_runs):
-    found = sl.plan(EXPERIMENT, pilot_runs, effect=2.0, power=0.9)
-    most, least = (
-        max(row.users for row in found.rows),
-        min(2 * row.interactions for row in found.rows),
+def test_power_curves_have_the_power_of_the_affordable_replications(pilot_runs):
+    planned = sl.plan(EXPERIMENT, pilot_runs, effect=2.0, power=0.9)
+    largest, smallest = (
+        max(row.users for row in planned.rows),
+        min(2 * row.interactions for row in planned.rows),
     )
-    curves = found.power_curves(points=7)
+    curves = planned.power_curves(points=7)
     assert [curve.label for curve in curves] == ["replay", "naive"]
-    for curve, row, factor in zip(curves, found.rows, (1, 2), strict=True):
-        assert curve.users == pytest.approx(np.geomspace(least, max(2 * most, 10 * least), 7))
+    for curve, row, factor in zip(curves, planned.rows, (1, 2), strict=True):
+        assert curve.users == pytest.approx(
+            np.geomspace(smallest, max(2 * largest, 10 * smallest), 7)
+        )
         for users, power in zip(curve.users, curve.power, strict=True):
             m = max(2, int(users / row.interactions))
             if 2.0 * math.sqrt(m) > 20 * row.sd:
@@ -326,7 +328,7 @@ COINS = sl.Bernoulli((0.95, 0.5))
 
 @pytest.mark.slow
 def test_a_skewed_pilot_gives_a_caution_with_the_replications_it_needs():
-    """25 times the squared skewness (Cochran), to one digit; none where as many are planned or nothing is skewed."""
+    """It names 25 times the squared skewness (Cochran); no caution if as many are planned, or without skewness."""
     planned = sl.plan(RARE, COINS, effect=50.0, power=0.9)
     runs = sl.simulate(RARE.replace(replications=400), COINS)
     skewness = stats.skew(runs.rewards[:, 1, 0] - runs.rewards[:, 0, 0])
@@ -347,8 +349,8 @@ def test_a_skewed_pilot_gives_a_caution_with_the_replications_it_needs():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("sign", [1, -1])
-def test_an_effect_that_the_horizon_cannot_give_is_refused(sign):
-    """1,000 periods of 0.95 - 0.5; where the means are not known, nothing is refused."""
+def test_an_effect_that_is_impossible_within_the_horizon_is_refused(sign):
+    """The largest effect is 1,000 periods of 0.95 - 0.5; without known means nothing is refused."""
     with pytest.raises(
         sl.Invalid,
         match=f"effect {sign * 450.5} is more than two policies can differ by here: 450,",
@@ -393,7 +395,7 @@ def test_a_plan_that_cannot_be_made_is_refused(pilot_runs):
         )
 
 
-def test_a_prior_is_paired_in_every_design_and_a_coupled_pilot_of_it_says_nothing_of_naive():
+def test_a_prior_is_paired_in_every_design_and_its_coupled_pilot_has_no_naive_row():
     prior, arguments = sl.BernoulliPrior(), {"effect": 5.0, "power": 0.8}
     short = EXPERIMENT.replace(horizon=30, replications=20)
     coupled = sl.plan(short, sl.simulate(short, prior), **arguments)
@@ -403,19 +405,19 @@ def test_a_prior_is_paired_in_every_design_and_a_coupled_pilot_of_it_says_nothin
     runs = sl.simulate(naive, prior)
     values = runs.rewards[:, 1, 0] - runs.rewards[:, 0, 0]
     planned = sl.plan(naive, runs, **arguments)
-    own = planned.experiment_row
-    assert_row(own, values, 60, arguments, 0.95, lambda m: m - 1)
+    row = planned.experiment_row
+    assert_row(row, values, 60, arguments, 0.95, lambda m: m - 1)
     low, high = (
         exact_power(
-            5.0, own.sd + sign * 2 * own.sd_error, own.replications, 0.95, own.replications - 1
+            5.0, row.sd + sign * 2 * row.sd_error, row.replications, 0.95, row.replications - 1
         )
         for sign in (1, -1)
     )
     assert planned.power_range == pytest.approx((low, high), abs=2e-4)
     (curve,) = planned.power_curves(points=3)
-    count = int(curve.users[1] / own.interactions)
+    count = int(curve.users[1] / row.interactions)
     assert curve.power[1] == pytest.approx(
-        exact_power(5.0, own.sd, count, 0.95, count - 1), abs=2e-4
+        exact_power(5.0, row.sd, count, 0.95, count - 1), abs=2e-4
     )
 
 
@@ -438,17 +440,19 @@ def test_too_few_replications_for_any_possible_effect_give_a_caution():
 
 @pytest.mark.slow
 def test_a_plan_on_a_copy_of_the_arms():
-    """From one replication: other horizons, and the spread there within a third of the true one."""
+    """One replication is enough for another horizon; the spread is within a third of the true spread."""
     runs = sl.simulate(EXPERIMENT.replace(replications=1), BERNOULLI)
     planned = sl.plan(EXPERIMENT, runs, horizon=2_000, effect=5.0, power=0.9, pilot=300)
-    known = sl.plan(EXPERIMENT.replace(horizon=2_000), BERNOULLI, effect=5.0, power=0.9, pilot=300)
+    reference = sl.plan(
+        EXPERIMENT.replace(horizon=2_000), BERNOULLI, effect=5.0, power=0.9, pilot=300
+    )
 
     assert planned.experiment_row.horizon == 2_000
     assert planned.experiment.horizon == 2_000
-    assert {row.design for row in planned.rows} == {row.design for row in known.rows}
-    assert 0.67 < planned.experiment_row.sd / known.experiment_row.sd < 1.5
+    assert {row.design for row in planned.rows} == {row.design for row in reference.rows}
+    assert 0.67 < planned.experiment_row.sd / reference.experiment_row.sd < 1.5
     assert planned.experiment_row.interactions == pytest.approx(
-        known.experiment_row.interactions, rel=0.07
+        reference.experiment_row.interactions, rel=0.07
     )
     other = sl.plan(EXPERIMENT, BERNOULLI, horizon=500, effect=2.0, power=0.9, pilot=20)
     assert other.experiment_row.horizon == 500
@@ -473,7 +477,7 @@ def test_ten_replications_are_a_pilot_and_the_largest_possible_effect_can_be_pla
         sl.plan(EXPERIMENT, pilot.part(0, 9), effect=2.0, power=0.9)
 
 
-def test_differences_that_do_not_vary_have_no_spread_and_no_error_of_it():
+def test_constant_differences_have_a_spread_of_exactly_0():
     pilot = sl.simulate(EXPERIMENT.replace(replications=10), BERNOULLI)
     pilot.rewards[:, 1] = pilot.rewards[:, 0] + 3
     assert spread(pilot, 0, paired=True) == (0.0, 0.0)

@@ -1,4 +1,4 @@
-"""Between bandits and on a given bandit: the law of total variance on a prior."""
+"""Variance between bandits and within a bandit, on a prior."""
 
 import math
 
@@ -17,8 +17,8 @@ EXPERIMENT = sl.Experiment(
 
 
 @pytest.mark.parametrize("prior", [sl.BernoulliPrior(), sl.BernoulliPrior(a=600, b=400)])
-def test_the_parts_are_those_of_a_one_way_analysis_of_variance(prior):
-    """Sums of squares written out, from each instance simulated alone; one prior has a part between of 0."""
+def test_the_split_is_a_one_way_analysis_of_variance(prior):
+    """Sums of squares are written out, from each instance simulated alone; one prior has no variance between."""
     instances, repeats = 6, 4
     split = sl.split_variance(EXPERIMENT, prior, instances=instances, repeats=repeats)
     groups = []
@@ -42,24 +42,24 @@ def test_the_parts_are_those_of_a_one_way_analysis_of_variance(prior):
 
 
 @pytest.mark.slow
-def test_the_parts_are_those_of_a_known_law():
+def test_the_split_of_a_known_distribution():
     """Two fixed arms of uniform probabilities over T periods: T^2 / 6 between and T / 3 within instances.
 
     The variance of a sample variance is (kurtosis - 1) / n of its square, with kurtosis 2.5 for the means of
-    instances; that of one within is 0.8 of its square (the variance itself varies between instances).
+    instances. The variance within an instance has a variance of 0.8 of its square, as it varies between instances.
     """
     arms = {"first": sl.Always(0), "second": sl.Always(1)}
     experiment = sl.Experiment(policies=arms, arms=2, horizon=6, replications=2, seed=budget.SEED)
     split = sl.split_variance(experiment, sl.BernoulliPrior(), instances=300, repeats=4)
-    of_means = split.between + split.within / 4
-    assert of_means == pytest.approx(6 + 0.5, rel=budget.z_bound(3) * math.sqrt(1.6 / 300))
+    variance_of_means = split.between + split.within / 4
+    assert variance_of_means == pytest.approx(6 + 0.5, rel=budget.z_bound(3) * math.sqrt(1.6 / 300))
     assert split.within == pytest.approx(2, rel=budget.z_bound(3) * math.sqrt(0.9 / 300))
     assert abs(split.effect) < budget.z_bound(3) * split.error
 
 
 @pytest.mark.slow
 def test_a_prior_without_spread_has_nothing_between():
-    """All instances equal: the part between is zero up to its error; 40 instances of 10, bound 1/3 of the whole."""
+    """With equal instances the variance between is 0 up to its error; the bound is 1/3 of the total."""
     nearly_fixed = sl.BernoulliPrior(a=(6e7, 5e7, 4e7), b=(4e7, 5e7, 6e7))
     split = sl.split_variance(EXPERIMENT, nearly_fixed, instances=40)
     assert split.share_between < 1 / 3

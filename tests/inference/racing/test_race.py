@@ -1,4 +1,4 @@
-"""A race names a policy that is good enough, keeps its promise, and can be taken up again."""
+"""A race certifies a policy that is good enough, is rarely wrong, and can be continued."""
 
 import dataclasses
 import json
@@ -44,7 +44,7 @@ def test_the_leader_is_certified_and_the_beaten_have_left():
     assert race.fixed_users < race.naive_users
 
 
-def test_every_policys_reward_is_that_of_simulate():
+def test_every_policys_reward_equals_simulate():
     """Dropping a policy leaves the rewards of the others unchanged."""
     race = run()
     experiment = sl.Experiment(
@@ -52,25 +52,25 @@ def test_every_policys_reward_is_that_of_simulate():
     )
     rewards = sl.simulate(experiment, BERNOULLI).rewards[:, :, 0]
     for column, name in enumerate(FIELD):
-        runner = next(one for one in race.runners if one.policy == name)
+        runner = next(runner for runner in race.runners if runner.policy == name)
         assert runner.reward == pytest.approx(
             rewards[: runner.replications, column].mean(), rel=1e-12
         )
 
 
 def test_every_number_of_a_race_follows_from_the_rewards_of_simulate():
-    """Users, costs of the alternatives and intervals, recomputed from one simulation of every policy."""
+    """Users, costs of the alternatives and intervals are recomputed from a simulation of all policies."""
     race = run()
     experiment = sl.Experiment(
         policies=FIELD, arms=3, horizon=300, replications=race.replications, seed=1
     )
     runs = sl.simulate(experiment, BERNOULLI)
     rewards = dict(zip(FIELD, runs.rewards[:, :, 0].T, strict=True))
-    counts = {one.policy: one.replications for one in race.runners}
+    counts = {runner.policy: runner.replications for runner in race.runners}
     in_race = np.array([[row < counts[name] for name in FIELD] for row in range(race.replications)])
     users = (runs.pulls[:, :, 0] * in_race[:, :, None]).max(axis=1).sum()
     undropped = runs.interactions[: min(counts.values()), 0]
-    best, second = (one.policy for one in race.runners[:2])
+    best, second = (runner.policy for runner in race.runners[:2])
     a, b = (rewards[name][: counts[second]] for name in (best, second))
     ratio = (a.var(ddof=1) + b.var(ddof=1)) / (a - b).var(ddof=1)
 
@@ -81,23 +81,23 @@ def test_every_number_of_a_race_follows_from_the_rewards_of_simulate():
     assert race.naive_users == math.ceil(race.replications * ratio) * 5 * 300
     costs = f"without dropping about {race.fixed_users:,} users and {race.replications * 5:,} policy runs"
     bounds = variance_ratio(a, b, race.level)[1:]
-    low, high = (math.ceil(race.replications * one) * 5 * 300 for one in bounds)
+    low, high = (math.ceil(race.replications * ratio) * 5 * 300 for ratio in bounds)
     assert (race.naive_users_low, race.naive_users_high) == (low, high)
     naive = f"the naive design about {race.naive_users:,} users ({low:,} to {high:,})"
     assert f"{costs}; {naive} for the same precision." in race.verdict
-    for one in race.runners[1:]:
-        other = rewards[one.dropped_by or best][: one.replications]
-        values = other - rewards[one.policy][: one.replications]
+    for runner in race.runners[1:]:
+        other = rewards[runner.dropped_by or best][: runner.replications]
+        values = other - rewards[runner.policy][: runner.replications]
         interval = anytime_interval(values, 1 - 2 * 0.05 / 4)  # one-sided, over four rivals
-        assert (one.low, one.high) == pytest.approx((interval.low, interval.high), rel=1e-12)
-        assert one.behind == pytest.approx(values.mean(), rel=1e-12)
-        assert one.skewness == pytest.approx(stats.skew(values), rel=1e-9)
-        assert (one.low > 0) == (one.dropped_by is not None)
+        assert (runner.low, runner.high) == pytest.approx((interval.low, interval.high), rel=1e-12)
+        assert runner.behind == pytest.approx(values.mean(), rel=1e-12)
+        assert runner.skewness == pytest.approx(stats.skew(values), rel=1e-9)
+        assert (runner.low > 0) == (runner.dropped_by is not None)
     assert race.runners[0][2:6] == (0, 0, 0, 0)
 
 
 def literal_race(rewards, level, tolerance, first):
-    """The rules of a race, one replication after another: who was dropped by whom and when, and how it ended.
+    """Apply the rules of a race, replication by replication: return who was dropped by whom and when, and the end.
 
     Both ends of an interval are used, each at 1 - (1 - level) / (N - 1).
     """
@@ -146,20 +146,21 @@ def test_a_race_follows_its_rules_literally(tolerance, level, min_replications, 
         dropped, replications, certified, leader = literal_race(table, level, tolerance, first)
         assert (race.certified, race.replications, race.best) == (certified, replications, leader)
         assert set(race.remaining) == set(FIELD) - set(dropped)
-        for one in race.runners:
-            expected = dropped.get(one.policy, (None, replications))
-            assert (one.dropped_by, one.replications) == expected
+        for runner in race.runners:
+            expected = dropped.get(runner.policy, (None, replications))
+            assert (runner.dropped_by, runner.replications) == expected
         order = [
-            (one.dropped_by is not None, -one.replications, one.behind) for one in race.runners
+            (runner.dropped_by is not None, -runner.replications, runner.behind)
+            for runner in race.runners
         ]
         assert order[1:] == sorted(order[1:])
 
 
 @pytest.mark.slow
-def test_the_certificate_is_seldom_wrong():
-    """60 races at 90%: a leader worse than the tolerance at most 6 times on average; 18 has chance below 1e-5.
+def test_the_certificate_is_rarely_wrong():
+    """Of 60 races at 90%, 6 may certify a policy beyond the tolerance on average; 18 have probability below 1e-5.
 
-    Truth from 20,000 replications of each policy.
+    The true means come from 20,000 replications of each policy.
     """
     experiment = sl.Experiment(policies=FIELD, arms=3, horizon=100, replications=20_000, seed=77)
     means = sl.simulate(experiment, BERNOULLI).rewards[:, :, 0].mean(axis=0)
@@ -171,7 +172,7 @@ def test_the_certificate_is_seldom_wrong():
     assert wrong < 18
 
 
-def test_near_ties_end_undecided_at_the_most_replications():
+def test_near_ties_end_undecided_at_max_replications():
     twins = {"a": sl.ThompsonBernoulli(), "b": sl.ThompsonBernoulli()}
     race = sl.race(twins, BERNOULLI, tolerance=1e-6, horizon=50, max_replications=40, failures=0.1)
     assert not race.certified
@@ -179,20 +180,20 @@ def test_near_ties_end_undecided_at_the_most_replications():
     assert "Undecided after 40 replications: " in race.verdict
 
 
-def test_a_race_taken_up_again_ends_as_one_that_was_never_interrupted(tmp_path):
+def test_an_interrupted_race_that_continues_ends_as_an_uninterrupted_race(tmp_path):
     whole = run()
-    kept = tmp_path / "race.json"
+    path = tmp_path / "race.json"
     with pytest.raises(KeyboardInterrupt):
-        run(keep=kept, progress=_interrupt)
-    assert json.loads(kept.read_text())["played"] == 16 < whole.replications
-    resumed = run(keep=kept)
+        run(keep=path, progress=_interrupt)
+    assert json.loads(path.read_text())["played"] == 16 < whole.replications
+    resumed = run(keep=path)
     assert resumed.to_dicts() == whole.to_dicts()
     assert (resumed.users, resumed.policy_runs) == (whole.users, whole.policy_runs)
     with pytest.raises(sl.Invalid, match="other settings"):
-        run(keep=kept, tolerance=11.0)
-    kept.write_text("not a race")
+        run(keep=path, tolerance=11.0)
+    path.write_text("not a race")
     with pytest.raises(sl.Invalid, match="does not hold a race"):
-        run(keep=kept)
+        run(keep=path)
 
 
 def _interrupt(replications: int, names: tuple[str, ...]) -> None:
@@ -246,8 +247,8 @@ def test_a_race_needs_rivals_and_arms():
     )
 
 
-def test_what_has_not_varied_proves_nothing():
-    """Equal so far is not equal: no certificate from differences without variance, and a caution."""
+def test_constant_differences_prove_nothing():
+    """Differences without variance give a caution and no certificate: policies may still differ later."""
     twins = {"a": sl.UCB1(), "b": sl.UCB1()}
     race = sl.race(twins, BERNOULLI, tolerance=5.0, horizon=50, max_replications=40, failures=0.1)
     assert not race.certified
@@ -275,10 +276,10 @@ def test_rare_and_bad_failures_are_not_decided_early():
 
 @pytest.mark.slow
 def test_a_policy_that_fails_rarely_and_badly_is_not_certified():
-    """Greedy play earns 30 less on average: it loses 2,250 in a replication of 37 and is 30 ahead in the others.
+    """Greedy play earns 30 less on average: it loses 2,250 in 1 replication of 37, and is 30 ahead otherwise.
 
-    It is certified if at most one of 299 replications fails, with chance 0.3%: of 15 races at most 3, false alarm
-    1e-7. Decided after 30 replications, 31 of 60 races certified it.
+    It is certified if at most one of 299 replications fails, with probability 0.3%. So at most 3 of 15 races certify
+    it (false alarm 1e-7). Decisions after 30 replications certified it in 31 of 60 races.
     """
     field = {"ucb": sl.UCB1(2.0), "greedy": sl.EpsilonGreedy(0.0)}
     settings = {"tolerance": 10.0, "horizon": 5_000, "max_replications": 299}
@@ -290,7 +291,7 @@ def test_a_policy_that_fails_rarely_and_badly_is_not_certified():
 
 
 def test_dropped_rivals_are_cautioned_like_the_others():
-    """The rare failure of a policy that is dropped for it shows as skewness of its differences."""
+    """The rare failure of a dropped policy shows as skewness of its differences."""
     field = {"safe": sl.Always(0), "rare": sl.Always(1)}
     environment = sl.Empirical(((1.0, 0.9), (*(0.5,) * 39, -3.0)))
     race = sl.race(
@@ -302,24 +303,24 @@ def test_dropped_rivals_are_cautioned_like_the_others():
         max_replications=200,
         failures=0.1,
     )
-    assert [one.dropped_by for one in race.runners] == [None, "safe"]
+    assert [runner.dropped_by for runner in race.runners] == [None, "safe"]
     assert race.runners[1].skewness > 2
     (caution,) = race.cautions
     assert caution.startswith("the differences from rare are skewed: a policy may fail rarely")
 
 
-def test_an_undecided_race_is_taken_up_again_with_more(tmp_path):
-    kept, whole = tmp_path / "race.json", run()
-    assert not run(keep=kept, max_replications=10).certified
-    assert run(keep=kept).to_dicts() == whole.to_dicts()
+def test_an_undecided_race_continues_with_more_replications(tmp_path):
+    path, whole = tmp_path / "race.json", run()
+    assert not run(keep=path, max_replications=10).certified
+    assert run(keep=path).to_dicts() == whole.to_dicts()
 
 
 @pytest.mark.parametrize("text", ["[]", "{}", '{"settings": "x"}', '{"played": "no"}', "nothing"])
 def test_a_damaged_file_is_refused(tmp_path, text):
-    kept = tmp_path / "race.json"
-    kept.write_text(text)
+    path = tmp_path / "race.json"
+    path.write_text(text)
     with pytest.raises(sl.Invalid, match="does not hold a race"):
-        run(keep=kept)
+        run(keep=path)
 
 
 def test_a_leader_without_rivals_is_certified_whatever_the_tolerance():
@@ -359,7 +360,7 @@ def test_a_race_is_reported_to_the_digit():
         policies={name: sl.UCB1() for name in "abc"}, arms=2, horizon=9, replications=30
     )
     race = Race(experiment, 1.5, 0.95, True, 0.1, 30, 400, 80, 90, 450, 1234.5, (leader, *rivals))
-    assert race.to_dicts() == [one._asdict() for one in race.runners]
+    assert race.to_dicts() == [runner._asdict() for runner in race.runners]
     assert str(race).splitlines()[:4] == [
         "policy  reward  behind     95% bounds  replications  dropped by",
         "a        10.00       -              -            30           -",

@@ -1,4 +1,4 @@
-"""The set of means: it is the one that is defined, as a means_set; the true means are in it."""
+"""The confidence set has its defined edge and contains the true means; guaranteed intervals reach its extremes."""
 
 import math
 
@@ -17,7 +17,7 @@ COPY_OF_ONE = BernoulliCopy(np.array([10.0]), np.array([4.0]))
 
 
 def literal_evidence(copy, means):
-    """The logarithm of the mixture's likelihood ratio against some means."""
+    """Return the logarithm of the mixture's likelihood ratio against the means."""
     total = 0.0
     for users, wins, mean in zip(copy.users, copy.successes, means, strict=True):
         losses = users - wins
@@ -27,38 +27,40 @@ def literal_evidence(copy, means):
 
 
 def test_points_on_the_sphere_are_on_the_edge_of_the_set():
-    means_set = bernoulli_confidence_set(COPY, 0.95)
+    confidence_set = bernoulli_confidence_set(COPY, 0.95)
     generator = np.random.Generator(np.random.PCG64(SEED))
     points = generator.standard_normal((20, 3))
     points[:, 2] = -np.abs(
         points[:, 2]
     )  # the third arm has never failed: its mean cannot be higher
-    points *= means_set.radius / np.linalg.norm(points, axis=1, keepdims=True)
+    points *= confidence_set.radius / np.linalg.norm(points, axis=1, keepdims=True)
 
-    for means in means_set.means(points):
+    for means in confidence_set.means(points):
         assert literal_evidence(COPY, means) == pytest.approx(math.log(20), abs=1e-3)
 
 
 def test_inside_and_outside():
-    means_set = bernoulli_confidence_set(COPY, 0.95)
+    confidence_set = bernoulli_confidence_set(COPY, 0.95)
     means = np.array([[0.3, 0.78, 0.9], [0.9, 0.5, 0.9], [0.31, 0.77, 0.99]])
 
     expected = [literal_evidence(COPY, row) < math.log(20) for row in means]
-    assert means_set.contains(means).tolist() == expected == [True, False, True]
+    assert confidence_set.contains(means).tolist() == expected == [True, False, True]
 
 
 def test_whether_arms_may_be_equal():
     assert not bernoulli_confidence_set(COPY, 0.95).has_equal_arms
     assert bernoulli_confidence_set(COPY._replace(successes=COPY.users * 0.5), 0.95).has_equal_arms
-    one_unseen = BernoulliCopy(np.array([0.0, 10.0]), np.array([0.0, 10.0]))
-    assert bernoulli_confidence_set(one_unseen, 0.95).has_equal_arms
+    with_unseen_arm = BernoulliCopy(np.array([0.0, 10.0]), np.array([0.0, 10.0]))
+    assert bernoulli_confidence_set(with_unseen_arm, 0.95).has_equal_arms
 
 
 def test_an_arm_without_users_may_be_anything():
-    means_set = bernoulli_confidence_set(
+    confidence_set = bernoulli_confidence_set(
         BernoulliCopy(np.array([0.0, 10.0]), np.array([0.0, 4.0])), 0.9
     )
-    ends = means_set.means(means_set.edge(np.array([[1.0, 0.0], [-1.0, 0.0], [0.8, 0.6]])))
+    ends = confidence_set.means(
+        confidence_set.edge(np.array([[1.0, 0.0], [-1.0, 0.0], [0.8, 0.6]]))
+    )
 
     assert ends[:, 0].tolist() == [1.0, 0.0, 1.0]
     assert ends[:2, 1] == pytest.approx([0.4, 0.4], abs=1e-6)
@@ -66,7 +68,7 @@ def test_an_arm_without_users_may_be_anything():
 
 
 def test_the_true_means_are_in_the_set_at_every_look():
-    """500 arms, each looked at after every reward: at most 5% ever leave the set, and far fewer."""
+    """500 arms are looked at after every reward; at most 5% may ever leave the set, and far fewer do."""
     generator = np.random.Generator(np.random.PCG64(SEED))
     rewards = generator.random((500, 200)) < 0.3
     left = 0
@@ -92,7 +94,7 @@ def test_it_contains_the_interval_of_the_effect():
 
 
 def test_the_ends_are_found_among_many_arms():
-    """Of 40 arms no direction but that of the gradient leads near them: the others give an interval half as wide."""
+    """With 40 arms only the gradient leads near the ends: other directions give an interval half as wide."""
     policies = {"a": "ucb1(2)", "b": "ucb1(0.5)"}
     experiment = sl.Experiment(policies=policies, arms=40, horizon=100, replications=1, seed=3)
     runs = sl.simulate(experiment, sl.Bernoulli(np.linspace(0.1, 0.8, 40).tolist()))
@@ -104,8 +106,8 @@ def test_the_ends_are_found_among_many_arms():
     assert end.high - end.low > 2 * (effect.high - effect.low)
 
 
-def test_arms_that_have_never_paid_leave_no_difference_possible():
-    """Where all means are 0 every policy earns 0; one lucky replication of the long run does not hide that."""
+def test_arms_that_have_never_paid_may_all_be_equal():
+    """Where all means are 0 every policy earns 0, whatever the long run shows."""
     policies = {"a": "ucb1(2)", "b": "ucb1(0.5)"}
     experiment = sl.Experiment(policies=policies, arms=2, horizon=100, replications=2, seed=3)
     runs = sl.simulate(experiment, sl.Bernoulli([0.0, 0.0]))

@@ -1,7 +1,7 @@
 """A fast version of `benchmarks/twin.py`: few experiments of short horizons, simulated briefly.
 
-The rates are those of the procedure with its error of simulation. A bound is exceeded with probability at most 1e-6
-if the true rate of misses is 10%, twice the nominal one; a rate of 70% is found with probability above 0.95.
+Rates include the error of a brief simulation. A bound is exceeded with probability at most 1e-6 if the true rate of
+misses is 10%, twice the nominal rate; a rate of 70% is detected with probability above 0.95.
 """
 
 import importlib.util
@@ -54,14 +54,14 @@ def test_intervals_cover(count):
 
 
 def test_failures_that_were_not_met_are_flagged():
-    """By every experiment of one replication; hardly any has met one."""
+    """Nearly every experiment of one replication flags failures, and hardly any has met one."""
     rows = measured(BOLD, (0.9, 0.5), 300, 1)
 
     assert sum(row["flagged"] for row in rows) >= 22
     assert sum(row["met"] > 0 for row in rows) <= 9
 
 
-def test_a_falling_arm_is_found_and_a_steady_one_is_not():
+def test_a_falling_arm_is_rejected_and_a_stationary_arm_is_not():
     """The best arm falls by 0.3 in each of eight replications."""
 
     def rejected(fall, number):

@@ -1,4 +1,4 @@
-"""Effects on draws of the arms whose likelihood is known, from the simulations on all of them."""
+"""Effects on draws of the arms: importance weights of replications on all draws, or shared random numbers."""
 
 import itertools
 import math
@@ -20,7 +20,7 @@ def sums_of(values):
 
 
 @pytest.mark.parametrize(
-    ("copy", "values", "laws"),
+    ("copy", "values", "distributions"),
     [
         (
             BernoulliCopy(np.array([9.0]), np.array([4.0])),
@@ -42,19 +42,21 @@ def sums_of(values):
         ),
     ],
 )
-def test_coefficients_give_the_ratio_of_likelihoods(copy, values, laws):
-    """The likelihood itself has a further factor, the same for all arms."""
+def test_coefficients_give_the_ratio_of_likelihoods(copy, values, distributions):
+    """The likelihood has a further factor, which is the same for all environments."""
     stacks = ObservedStacks(np.array([[[values.size]]]), values)
     if copy.origins is not None:
         stacks = stacks.minus(copy.origins)
-    one, other = copy.coefficients([law for law, _ in laws]) @ sums_of(stacks.values)
-    expected = [density(values).sum() for _, density in laws]
+    first, second = copy.coefficients([environment for environment, _ in distributions]) @ sums_of(
+        stacks.values
+    )
+    expected = [density(values).sum() for _, density in distributions]
 
-    assert one - other == pytest.approx(expected[0] - expected[1])
+    assert first - second == pytest.approx(expected[0] - expected[1])
 
 
-def test_arms_that_always_pay_the_same_leave_the_likelihood_as_it_is():
-    """A chance of 0 or 1 and a standard deviation of 0 give finite numbers."""
+def test_constant_arms_give_finite_coefficients():
+    """A mean of 0 or 1 and a standard deviation of 0 give finite numbers."""
     gaussian = GaussianCopy(np.array([5.0]), np.array([1.0]), np.array([0.0]))
     bernoulli = BernoulliCopy(np.array([0.0]), np.array([0.0]))
 
@@ -81,23 +83,23 @@ def effects_of(family, environment, extensions):
     ("family", "environment"),
     [("bernoulli", sl.Bernoulli((0.7, 0.4))), ("gaussian", sl.Gaussian((1.0, 0.5)))],
 )
-def test_effects_are_those_of_long_simulations_on_each_draw(family, environment):
-    """Within five standard errors: a false alarm has probability below 1e-6."""
-    found, simulator, environments = effects_of(family, environment, [32])
+def test_effects_equal_long_simulations_on_each_draw(family, environment):
+    """They agree within five standard errors (false alarm below 1e-6)."""
+    effect, simulator, environments = effects_of(family, environment, [32])
     tasks = [(environment, range(10_000, 12_000)) for environment in environments]
     simulated = [simulator.differences(runs.rewards).ravel() for runs in simulator.run_each(tasks)]
     shared = np.mean(simulated, axis=0)  # of each replication, the mean over the draws
-    error = np.hypot(found.error, shared.std() / np.sqrt(shared.size))
+    error = np.hypot(effect.error, shared.std() / np.sqrt(shared.size))
 
-    assert abs(found.effect - shared.mean()) < 5 * error
+    assert abs(effect.effect - shared.mean()) < 5 * error
     ends = np.quantile(np.mean(simulated, axis=1), [0.025, 0.975])
-    assert found.interval.low - 5 * error < ends[0] < found.effect < ends[1]
-    assert ends[1] < found.interval.high + 5 * error
+    assert effect.interval.low - 5 * error < ends[0] < effect.effect < ends[1]
+    assert ends[1] < effect.interval.high + 5 * error
 
 
 @pytest.mark.slow
 def test_more_simulation_gives_a_smaller_error():
-    """Replications beyond those planned count as their mean would."""
+    """Replications beyond the planned number are scaled down to it."""
     arms = sl.Bernoulli((0.7, 0.4))
     brief, longer = (effects_of("bernoulli", arms, [32] * many)[0] for many in (1, 16))
 
@@ -106,7 +108,7 @@ def test_more_simulation_gives_a_smaller_error():
 
 
 def test_more_draws_have_fewer_replications_each():
-    """Each replication is weighted on every draw, so that their product is the time."""
+    """Each replication is weighted on every draw, so the time grows with the product."""
     usual, higher = (
         checked_effort(0.95, 20_000, None, None),
         checked_effort(0.999, 20_000, None, None),
@@ -118,7 +120,7 @@ def test_more_draws_have_fewer_replications_each():
 
 
 class PlaysTheWinner:
-    """The arm that has just paid again, otherwise the other one; starts with either."""
+    """Repeats an arm that has just paid, otherwise plays the other arm; starts with either."""
 
     def __init__(self, seed):
         self.arm = seed % 2
@@ -131,7 +133,7 @@ class PlaysTheWinner:
 
 
 class StaysWithOne(PlaysTheWinner):
-    """The first arm until it has failed twice."""
+    """Plays the first arm until it has failed twice, then the second."""
 
     def __init__(self, seed):
         self.arm, self.failures = 0, 0
@@ -142,7 +144,7 @@ class StaysWithOne(PlaysTheWinner):
 
 
 def exact_reward(make, means, horizon):
-    """The expected reward, from all tables of rewards and both seeds."""
+    """Return the expected reward, from all tables of rewards and both seeds."""
     expected = 0.0
     for table in itertools.product((0, 1), repeat=2 * horizon):
         stacks = [table[:horizon], table[horizon:]]
@@ -165,7 +167,7 @@ def exact_reward(make, means, horizon):
 @pytest.mark.slow
 @pytest.mark.parametrize("design", ["replay", "naive"])
 def test_effects_of_objects_are_the_exact_expectations(design):
-    """Every table of rewards over four periods is enumerated; within five standard errors."""
+    """All tables of rewards over four periods are enumerated; agreement within five standard errors."""
     makers = {"winner": PlaysTheWinner, "one": StaysWithOne}
     policies = {name: f"external({name})" for name in makers}
     whole = sl.Experiment(
@@ -176,14 +178,25 @@ def test_effects_of_objects_are_the_exact_expectations(design):
     long_run = run_long(runs, None, simulator, 1_000)
     weighted = WeightedEffects(long_run, long_run.copy, Effort(1_000, 20, 50, 0))
     weighted.extend(50)
-    found = weighted.effects(0.95)[0][0]
+    effect = weighted.effects(0.95)[0][0]
 
     exact = [
-        exact_reward(StaysWithOne, one.means, 4) - exact_reward(PlaysTheWinner, one.means, 4)
-        for one in weighted.environments
+        exact_reward(StaysWithOne, environment.means, 4)
+        - exact_reward(PlaysTheWinner, environment.means, 4)
+        for environment in weighted.environments
     ]
-    assert max(exact) - min(exact) > 10 * found.error
-    ends, margin = np.quantile(exact, [0.025, 0.975]), stats.norm.ppf(0.975) * found.error
-    assert abs(found.effect - np.mean(exact)) < 5 * found.error
-    assert found.interval.low + margin == pytest.approx(ends[0], abs=7 * found.error)
-    assert found.interval.high - margin == pytest.approx(ends[1], abs=7 * found.error)
+    assert max(exact) - min(exact) > 10 * effect.error
+    ends, margin = np.quantile(exact, [0.025, 0.975]), stats.norm.ppf(0.975) * effect.error
+    assert abs(effect.effect - np.mean(exact)) < 5 * effect.error
+    assert effect.interval.low + margin == pytest.approx(ends[0], abs=7 * effect.error)
+    assert effect.interval.high - margin == pytest.approx(ends[1], abs=7 * effect.error)
+
+
+def test_draws_that_use_up_the_long_run_have_an_interval():
+    """Empirical draws share the long run's random numbers: where those are used up, nothing more is simulated."""
+    policies = {"a": sl.UCB1(20.0), "b": sl.EpsilonGreedy(0.1)}
+    experiment = sl.Experiment(policies=policies, arms=2, horizon=60, replications=2, seed=1)
+    runs = sl.simulate(experiment, sl.Empirical([[1, 2, 3, 4, 5], [1, 2, 2, 3, 5]]))
+    (effect,) = sl.twin(runs, replications=200, draws=20, draw_replications=200).effects
+
+    assert effect.low < effect.effect < effect.high

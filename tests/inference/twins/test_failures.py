@@ -1,4 +1,4 @@
-"""Rare failures: found where few draws hold most of the sum of squares, and counted among what was observed."""
+"""Rare failures: a few replications that hold over half of the sum of squares."""
 
 import numpy as np
 import pytest
@@ -11,16 +11,16 @@ def normal(count):
     return np.random.Generator(np.random.PCG64(1)).normal(0, 3, count)
 
 
-def test_ordinary_differences_have_none():
+def test_normal_differences_have_no_failure():
     assert not far_draws(normal(5_000), 0.5).any()
 
 
 def test_a_rare_failure_is_found():
-    """One in a hundred loses about 400: those draws, and the loss that explains most of the mean."""
-    star = np.concatenate([normal(9_900) + 10, -400 - np.abs(normal(100))])
+    """One in a hundred loses about 400: these are far, and the failure has the loss that explains the mean best."""
+    differences = np.concatenate([normal(9_900) + 10, -400 - np.abs(normal(100))])
 
-    assert far_draws(star, 0.5).sum() == 100
-    failure = failure_of(("bold", "calm"), 1_000, star, np.array([9.0, -401.0]), 0.5)
+    assert far_draws(differences, 0.5).sum() == 100
+    failure = failure_of(("bold", "calm"), 1_000, differences, np.array([9.0, -401.0]), 0.5)
 
     assert (failure.policy, failure.control) == ("bold", "calm")
     assert 400 <= failure.loss < 410
@@ -29,21 +29,21 @@ def test_a_rare_failure_is_found():
     assert "1 replication in" in str(failure)
 
 
-def test_the_control_may_be_the_one_that_fails():
-    star = np.concatenate([normal(990), 200 + np.abs(normal(10))])
-    failure = failure_of(("a", "b"), 50, star, np.zeros(1), 0.5)
+def test_the_control_may_fail():
+    differences = np.concatenate([normal(990), 200 + np.abs(normal(10))])
+    failure = failure_of(("a", "b"), 50, differences, np.zeros(1), 0.5)
 
     assert (failure.policy, failure.control, failure.met) == ("b", "a", 0)
     assert "yours has not met this" in str(failure)
 
 
-def test_constant_differences_have_none():
+def test_constant_differences_have_no_failure():
     assert failure_of(("a", "b"), 50, np.zeros(100), np.zeros(2), 0.5) is None
 
 
 @pytest.mark.slow
 def test_a_policy_without_exploration_fails_on_its_twin():
-    """UCB1 with hardly any exploration: seen from one replication that has not met it."""
+    """One replication that has not met the failure of UCB1 with little exploration is enough."""
     policies = {"ucb": sl.UCB1(2.0), "bold": sl.UCB1(0.05)}
     experiment = sl.Experiment(policies=policies, arms=2, horizon=400, replications=1, seed=1)
     runs = sl.simulate(experiment, sl.Bernoulli([0.9, 0.5]))

@@ -19,19 +19,19 @@ def simulated(replications=2, environment="bernoulli(0.7, 0.4)", **changes):
 
 
 @pytest.fixture(scope="module")
-def one():
+def one_replication():
     return simulated(1)
 
 
 def live(runs, planned=None):
-    """As if the rewards had come from users."""
+    """Return the runs as if the rewards had come from users."""
     planned = planned or runs.replications
     experiment = runs.experiment.replace(replications=planned)
     return replace(runs, experiment=experiment, environment=None, observed=observed_rewards(runs))
 
 
 class InTurn:
-    """A policy that is a Python object."""
+    """Policy that is a Python object."""
 
     def __init__(self, _seed):
         self.updates = 0
@@ -60,26 +60,26 @@ def test_objects_need_their_makers(monkeypatch):
 
 
 @pytest.mark.slow
-def test_one_replication_is_enough(one):
-    result = sl.compare(one, interval="twin", simultaneous="none")
+def test_one_replication_is_enough(one_replication):
+    result = sl.compare(one_replication, interval="twin", simultaneous="none")
 
     observed = {
         (e.policy, e.control, e.checkpoint): e
-        for e in sl.twin(one, draws=20, draw_replications=20).observed
+        for e in sl.twin(one_replication, draws=20, draw_replications=20).observed
     }
     for effect in result.effects:
         alone = observed[effect.policy, effect.control, effect.checkpoint]
         assert effect.effect == alone.effect == effect.reward - effect.control_reward
         assert effect.replications == 1
-        # Means of one draw are the long run's own, so the two agree to the bit.
+        # With one replication both use the long run's quantiles, so they agree to the bit.
         assert (effect.low, effect.high) == (alone.low, alone.high)
     assert "twin interval" in str(result)
     assert any("assumes that their rewards are i.i.d." in caution for caution in result.cautions)
 
 
-def test_pairs_hold_together(one):
-    alone = sl.compare(one, interval="twin", simultaneous="none").effects
-    both = sl.compare(one, interval="twin").effects
+def test_pairs_hold_together(one_replication):
+    alone = sl.compare(one_replication, interval="twin", simultaneous="none").effects
+    both = sl.compare(one_replication, interval="twin").effects
 
     for first, second in zip(alone, both, strict=True):
         assert second.low < first.low < first.high < second.high
@@ -87,24 +87,24 @@ def test_pairs_hold_together(one):
         assert second.level == 0.95
 
 
-def test_other_pairs_and_controls(one):
-    effects = sl.compare(one.at([60]), interval="twin", control="c").effects
+def test_other_pairs_and_controls(one_replication):
+    effects = sl.compare(one_replication.at([60]), interval="twin", control="c").effects
 
     assert [(e.policy, e.control) for e in effects] == [("a", "c"), ("b", "c")]
-    assert len(sl.compare(one, interval="twin", pairs="all").effects) == 6
+    assert len(sl.compare(one_replication, interval="twin", pairs="all").effects) == 6
 
 
-def test_what_is_refused(one):
+def test_what_is_refused(one_replication):
     with pytest.raises(sl.Invalid, match=r'interval="twin" needs one'):
-        sl.compare(one)
+        sl.compare(one_replication)
     with pytest.raises(sl.Invalid, match="best=True"):
-        sl.compare(one, interval="twin", best=True)
+        sl.compare(one_replication, interval="twin", best=True)
     with pytest.raises(sl.Invalid, match="takes no adjust"):
-        sl.compare(one, interval="twin", adjust="means")
+        sl.compare(one_replication, interval="twin", adjust="means")
 
 
-def test_an_experiment_that_runs_may_be_looked_at_after_one_replication(one):
-    running = live(one, planned=10)
+def test_a_running_experiment_can_be_compared_after_one_replication(one_replication):
+    running = live(one_replication, planned=10)
 
     with pytest.raises(sl.Invalid, match='use interval="twin"'):
         sl.compare(running)

@@ -1,4 +1,4 @@
-"""The ledger: every reward of a real user once, by replication, owner and arm; its moments."""
+"""Observed rewards: every reward once, by replication, owner and arm; their moments."""
 
 from typing import NamedTuple
 
@@ -44,7 +44,7 @@ def test_rewards_are_read_at_their_addresses(design):
 
 
 @pytest.mark.slow
-def test_rewards_of_an_environment_of_your_own():
+def test_rewards_of_a_custom_environment():
     class Twos(NamedTuple):
         means: tuple[float, ...] = (2.0, 2.0)
 
@@ -68,16 +68,16 @@ def test_moments_are_sums():
 
 
 @pytest.mark.parametrize("design", ["replay", "naive"])
-def test_moments_of_a_simulation_are_read_in_parts(design, monkeypatch):
+def test_moments_of_a_simulation_are_read_in_blocks(design, monkeypatch):
     runs, origins = simulated(design), np.array([0.1, 0.5])
     whole = ObservedStacks(runs.stack_depths, observed_rewards(runs))
     monkeypatch.setattr(
         "sameluck.inference.twins.observed_rewards._REWARDS_PER_BLOCK", 40
     )  # of 45 and more
 
-    for one, other in zip(simulated_moments(runs), whole.moments(), strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
-    parts = [one.values for one in simulated_stacks(runs, origins)]
+    for array, expected in zip(simulated_moments(runs), whole.moments(), strict=True):
+        np.testing.assert_allclose(array, expected, rtol=1e-12, atol=1e-12)
+    parts = [array.values for array in simulated_stacks(runs, origins)]
     assert len(parts) > 1
     assert np.array_equal(np.concatenate(parts), whole.minus(origins).values)
     by_arm = zip(whole.minus(origins).by_arm(), whole.by_arm(), origins, strict=True)

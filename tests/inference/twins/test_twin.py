@@ -1,4 +1,4 @@
-"""`twin`: equal to a literal transcription, the same on any workers, and refused where it would mislead."""
+"""`twin`: equal to a literal transcription, the same with any workers, and refused where it would mislead."""
 
 import math
 from collections import Counter
@@ -45,7 +45,7 @@ def twin(runs):
 
 
 def literal_ledger(runs):
-    """U and S of each arm, entry by entry, up to the deepest policy of each replication."""
+    """Return U and S of each arm, entry by entry, up to the deepest policy of each replication."""
     users, successes = np.zeros(2), np.zeros(2)
     for replication in range(runs.replications):
         for arm in range(2):
@@ -59,7 +59,7 @@ def literal_ledger(runs):
 
 
 def literal_differences(runs, means, replications):
-    """greedy minus ucb at the horizon, on the twin's luck."""
+    """Simulate greedy minus ucb at the horizon, with the twin's random numbers."""
     seed = int(word(stream(runs.experiment.seed, TWIN, 0, ALL_POLICIES), 0))
     whole = runs.experiment.replace(seed=seed, replications=replications)
     out = sl.simulate(whole, sl.Bernoulli(means), workers=1)
@@ -67,7 +67,7 @@ def literal_differences(runs, means, replications):
 
 
 def literal_draws(users, successes, seed):
-    """24 means of the two arms from their posterior law."""
+    """Draw 24 means of the two arms from their posterior distribution."""
     generator = np.random.Generator(np.random.PCG64([seed, 2]))
     places = np.column_stack([generator.permutation(24) for _ in range(2)])
     grid = (places + generator.random((24, 2))) / 24
@@ -81,7 +81,7 @@ def literal_draws(users, successes, seed):
 
 
 def literal_effect(runs, level):
-    """The interval of the effect, step by step as it is defined, from the ledger of every simulated replication."""
+    """Compute the interval of the effect step by step, from the rewards of every simulated replication."""
     users, successes = literal_ledger(runs)
     estimate = [(successes[a] + 0.5) / (users[a] + 1) for a in range(2)]
     seed = int(word(stream(runs.experiment.seed, TWIN, 0, ALL_POLICIES), 0))
@@ -90,14 +90,14 @@ def literal_effect(runs, level):
     simulated = []  # group, difference, users and successes of each arm
     parts = [(estimate, range(400))]
     parts += [(means, range(400 + 40 * b, 440 + 40 * b)) for b, means in enumerate(draws)]
-    for means, some in parts:
-        out = sl.simulate(whole, sl.Bernoulli(means), replications=some, workers=1)
+    for means, replications in parts:
+        out = sl.simulate(whole, sl.Bernoulli(means), replications=replications, workers=1)
         for row in range(out.replications):
             difference = float(out.rewards[row, 1, 0] - out.rewards[row, 0, 0])
             part = out.part(row, 1)  # entry by entry as above, but read at once
             by_arm = ObservedStacks(part.stack_depths, observed_rewards(part)).by_arm()
-            ledger = [one.size for one in by_arm], [one.sum() for one in by_arm]
-            simulated.append((some[row] % 16, difference, *ledger))
+            ledger = [values.size for values in by_arm], [values.sum() for values in by_arm]
+            simulated.append((replications[row] % 16, difference, *ledger))
 
     def log_likelihood(wins, depths, means):
         terms = [
@@ -108,7 +108,7 @@ def literal_effect(runs, level):
 
     sums = np.zeros((24, 16, 2))  # of weights, and of weighted differences
     for group, difference, depths, wins in simulated:
-        likelihoods = [math.exp(log_likelihood(wins, depths, one)) for one in draws]
+        likelihoods = [math.exp(log_likelihood(wins, depths, values)) for values in draws]
         mixture = 400 * math.exp(log_likelihood(wins, depths, estimate)) + 40 * sum(likelihoods)
         for b in range(24):
             weight = likelihoods[b] / mixture
@@ -121,9 +121,9 @@ def literal_effect(runs, level):
     all_ = list(range(16))
     theta = np.array(effects(all_))
     left_out = [np.array(effects(all_[:g] + all_[g + 1 :])) for g in range(16)]
-    sides = np.array([np.quantile(one, ends) for one in left_out]).T
+    sides = np.array([np.quantile(values, ends) for values in left_out]).T
     errors = [math.sqrt(15 / 16 * ((side - side.mean()) ** 2).sum()) for side in sides]
-    apart = np.array([one - one.mean() for one in left_out])
+    apart = np.array([values - values.mean() for values in left_out])
     noise = np.mean([15 / 16 * ((apart[:, b] - apart[:, b].mean()) ** 2).sum() for b in range(24)])
     kept = max(theta.var(ddof=1) / 2, theta.var(ddof=1) - noise)
     moved = theta.mean() + (theta - theta.mean()) * math.sqrt(kept / theta.var(ddof=1))
@@ -134,7 +134,7 @@ def literal_effect(runs, level):
 
 @pytest.mark.slow
 def test_the_effect_equals_a_literal_transcription(runs, monkeypatch):
-    """With every number of the simulation, so that nothing is raised."""
+    """The effort is not raised, so that all numbers of the simulation are known."""
     monkeypatch.setattr("sameluck.inference.twins.intervals.PRECISE", math.inf)
     effect = sl.twin(runs, **EFFORT).effects[-1]
 
@@ -144,39 +144,45 @@ def test_the_effect_equals_a_literal_transcription(runs, monkeypatch):
 
 
 def literal_resample(values, generator):
-    """With replacement; if one reward is more than half of all, its share is from Jeffreys' posterior law."""
+    """Resample with replacement; the share of a reward above one half is drawn from Jeffreys' posterior."""
     commonest, times = Counter(values.tolist()).most_common(1)[0]
     if 2 * times <= len(values):
         return generator.choice(values, len(values))
     others = [value for value in values if value != commonest]
     share = generator.beta(len(others) + 0.5, times + 0.5)
-    some = generator.choice(others, round(share * len(values)))
-    return [*some, *[commonest] * (len(values) - len(some))]
+    drawn = generator.choice(others, round(share * len(values)))
+    return [*drawn, *[commonest] * (len(values) - len(drawn))]
 
 
 def literal_effect_of_values(runs, level):
-    """The same where the observed values are the copy: 24 resamples, 40 replications on the long run's luck."""
+    """Compute the same for copied values: 24 resamples, 40 replications with the long run's random numbers."""
     stacks = ObservedStacks(runs.stack_depths, observed_rewards(runs))
-    values = [np.sort(one) for one in stacks.by_arm()]
+    values = [np.sort(arm_values) for arm_values in stacks.by_arm()]
     seed = int(word(stream(runs.experiment.seed, TWIN, 0, ALL_POLICIES), 0))
 
     def differences(arms, replications):
         whole = runs.experiment.replace(seed=seed, replications=replications)
-        out = sl.simulate(whole, sl.Empirical([one.tolist() for one in arms]), workers=1)
+        out = sl.simulate(
+            whole, sl.Empirical([arm_values.tolist() for arm_values in arms]), workers=1
+        )
         return out.rewards[:, 1, 0] - out.rewards[:, 0, 0]
 
-    star = differences(values, 400)
+    on_copy = differences(values, 400)
     generator = np.random.Generator(np.random.PCG64([seed, 2]))
     table = np.empty((24, 40))
     for b in range(24):
-        table[b] = differences([np.sort(literal_resample(one, generator)) for one in values], 40)
+        table[b] = differences(
+            [np.sort(literal_resample(arm_values, generator)) for arm_values in values], 40
+        )
     theta, by_replication, all_ = table.mean(axis=1), table.mean(axis=0), table.mean()
     residual = table - theta[:, None] - by_replication[None, :] + all_
     msi = (residual**2).sum() / (23 * 39)
     variance = max(theta.var(ddof=1) / 2, theta.var(ddof=1) - msi / 40)
-    centre = theta.mean() + star.mean() - star[:40].mean()
+    centre = theta.mean() + on_copy.mean() - on_copy[:40].mean()
     moved = centre + (theta - theta.mean()) * math.sqrt(variance / theta.var(ddof=1))
-    error = math.sqrt((by_replication - star[:40]).var(ddof=1) / 40 + star.var(ddof=1) / star.size)
+    error = math.sqrt(
+        (by_replication - on_copy[:40]).var(ddof=1) / 40 + on_copy.var(ddof=1) / on_copy.size
+    )
     z = special.ndtri(0.5 + level / 2)
     low, high = np.quantile(moved, [0.5 - level / 2, 0.5 + level / 2])
     return centre, low - z * error, high + z * error
@@ -196,15 +202,15 @@ def test_the_effect_of_other_rewards_equals_a_literal_transcription(monkeypatch)
 
 @pytest.mark.slow
 def test_the_interval_around_the_mean_equals_a_literal_transcription(runs):
-    """One replication: quantiles of the long run; the mean is the observed difference."""
-    one = runs.part(0, 1)
-    users, successes = literal_ledger(one)
-    star, _ = literal_differences(one, (successes + 0.5) / (users + 1), 400)
-    mean = float(one.rewards[0, 1, -1] - one.rewards[0, 0, -1])
-    low, high = np.quantile(star - star.mean(), [0.025, 0.975])
-    half = special.ndtri(0.975) * star.std(ddof=1)
+    """For one replication the quantiles are the long run's, and the mean is the observed difference."""
+    single = runs.part(0, 1)
+    users, successes = literal_ledger(single)
+    on_copy, _ = literal_differences(single, (successes + 0.5) / (users + 1), 400)
+    mean = float(single.rewards[0, 1, -1] - single.rewards[0, 0, -1])
+    low, high = np.quantile(on_copy - on_copy.mean(), [0.025, 0.975])
+    half = special.ndtri(0.975) * on_copy.std(ddof=1)
 
-    effect = sl.twin(one, **{**EFFORT, "draws": 20}).observed[-1]
+    effect = sl.twin(single, **{**EFFORT, "draws": 20}).observed[-1]
 
     expected = (mean, mean - max(half, high), mean + max(half, -low))
     np.testing.assert_allclose((effect.effect, effect.low, effect.high), expected, rtol=1e-9)
@@ -212,10 +218,10 @@ def test_the_interval_around_the_mean_equals_a_literal_transcription(runs):
 
 @pytest.mark.slow
 def test_what_a_twin_holds(runs, twin):
-    """Every pair and checkpoint; the copy; the long run; the experiment's users."""
+    """It has every pair and checkpoint, the copy, the long run and the experiment's users."""
     users, successes = literal_ledger(runs)
 
-    assert [(one.policy, one.control, one.checkpoint) for one in twin.effects] == [
+    assert [(effect.policy, effect.control, effect.checkpoint) for effect in twin.effects] == [
         ("greedy", "ucb", 20),
         ("greedy", "ucb", 60),
     ]
@@ -248,7 +254,7 @@ def test_progress_ends_at_its_total(runs):
     calls = []
     sl.twin(runs, progress=lambda done, total: calls.append((done, total)), **EFFORT)
 
-    done = [one[0] for one in calls]
+    done = [call[0] for call in calls]
     assert done == sorted(done)
     assert calls[-1][0] == calls[-1][1]
 
@@ -260,7 +266,7 @@ def test_three_policies_and_the_naive_design():
     runs = sl.simulate(three, BERNOULLI)
     twin = sl.twin(runs, **EFFORT)
 
-    assert [one[:2] for one in twin.effects] == [("b", "a"), ("c", "a"), ("c", "b")]
+    assert [effect[:2] for effect in twin.effects] == [("b", "a"), ("c", "a"), ("c", "b")]
     assert twin.long_run.stacks.users.sum() == 3 * 60
     assert "each alone" in str(twin)
 
@@ -271,7 +277,7 @@ def test_three_policies_and_the_naive_design():
     [(sl.Gaussian((1.0, 0.5)), None), (sl.Gaussian((1.0, 0.5)), "gaussian")],
 )
 def test_other_rewards(environment, family):
-    """The observed values are the copy, or a Gaussian fit of them; no interval of them is guaranteed."""
+    """The copy has the observed values, or a Gaussian fit of them, and no guaranteed interval."""
     gaussian = experiment(
         policies={"t": sl.ThompsonGaussian(), "g": sl.EpsilonGreedy(0.2)}, replications=2
     )
@@ -281,8 +287,8 @@ def test_other_rewards(environment, family):
 
     assert math.isfinite(effect.low)
     assert twin.guaranteed == ()
-    kind = sl.Gaussian if family == "gaussian" else sl.Empirical
-    assert isinstance(twin.environment, kind)
+    environment_class = sl.Gaussian if family == "gaussian" else sl.Empirical
+    assert isinstance(twin.environment, environment_class)
     assert twin.environment.means == pytest.approx((1.0, 0.5), abs=0.5)
 
 
@@ -327,7 +333,7 @@ def test_bad_arguments(runs):
         sl.twin(runs, replications=300, draw_replications=301)
 
 
-def test_an_arm_without_rewards_is_refused_by_its_name():
+def test_an_arm_without_rewards_is_refused_by_name():
     stacks = ObservedStacks(np.array([[[1, 0]]]), np.array([0.5]))
 
     with pytest.raises(
@@ -338,7 +344,7 @@ def test_an_arm_without_rewards_is_refused_by_its_name():
         copy_arms(stacks, "gaussian", ["red", "blue"])
 
 
-def test_a_twin_that_is_sure_says_for_how_many_looks(runs, twin):
+def test_a_sure_twin_says_whether_it_holds_at_every_look(runs, twin):
     running = replace(runs, environment=None, experiment=experiment(replications=9))
     sure = replace(
         twin,
@@ -382,8 +388,8 @@ def test_the_notes_of_the_runs_are_cautions(runs, twin):
     assert "not i.i.d." in str(cautioned)
 
 
-def test_the_share_of_rewards_that_are_seldom_is_drawn_as_a_chance():
-    """From Beta(k + 1/2, n - k + 1/2), with k of n rewards other than the commonest; those are resampled."""
+def test_the_share_of_rare_rewards_is_drawn_from_its_posterior():
+    """It is from Beta(k + 1/2, n - k + 1/2), with k of n rewards other than the commonest, which are resampled."""
     seldom, often = np.array([0.0] * 30 + [5.0, 7.0, 9.0]), np.arange(8.0)
     draws = EmpiricalCopy((seldom, often)).draws(20, np.random.Generator(np.random.PCG64(7)))
     generator = np.random.Generator(np.random.PCG64(7))
@@ -395,14 +401,14 @@ def test_the_share_of_rewards_that_are_seldom_is_drawn_as_a_chance():
         assert list(draw.samples[1]) == sorted(generator.choice(often, 8))
 
 
-def test_an_arm_that_always_pays_the_same_is_copied_as_it_is():
+def test_a_constant_arm_is_copied_unchanged():
     (draw,) = EmpiricalCopy((np.full(9, 2.5),)).draws(1, np.random.Generator(np.random.PCG64(7)))
 
     assert list(draw.samples[0]) == [2.5] * 9
 
 
 def test_too_few_values_withhold_the_effect():
-    """An arm whose rewards are nearly all 0: its law is not known, and no interval is given."""
+    """The distribution of an arm with rewards of nearly always 0 is not known, so there is no interval."""
     rare = sl.Empirical([[0.0] * 30 + [9.0], [0.0] * 30 + [8.0]])
     policies = {"a": sl.UCB1(50), "b": sl.EpsilonGreedy(0.3)}
     runs, calls = sl.simulate(experiment(policies=policies, replications=1), rare), []
@@ -418,12 +424,12 @@ def test_too_few_values_withhold_the_effect():
 
 @pytest.mark.slow
 def test_text_of_one_replication(runs):
-    """What is assumed and that one replication hardly tests it; few users; a simulation needs no copy."""
+    """It says that one replication hardly tests the assumption, that users are few, and that no copy is needed."""
     twin = sl.twin(runs.part(0, 1), **EFFORT)
 
     assert "one replication can hardly test that" in twin.verdict
-    assert any("Fewer than 20 users" in one for one in twin.cautions)
-    assert any("more replications of simulate" in one for one in twin.cautions)
+    assert any("Fewer than 20 users" in caution for caution in twin.cautions)
+    assert any("more replications of simulate" in caution for caution in twin.cautions)
     assert twin.suggestion is None
     assert "Twin of 1 replication" in str(twin)
 
@@ -450,7 +456,7 @@ def test_pages_and_records(twin, tmp_path):
 
 
 class Turns:
-    """Plays the arms in turn."""
+    """Policy that plays the arms in turn."""
 
     def __init__(self, seed):
         self.next = seed % 2
@@ -464,7 +470,7 @@ class Turns:
 
 @pytest.mark.slow
 def test_python_objects():
-    """At their speed, with their makers; without them the message says what is missing."""
+    """They need their makers; the message without them says so."""
     mixed = experiment(
         policies={"ucb": "ucb1", "turns": "external(turns)"}, horizon=10, replications=1
     )

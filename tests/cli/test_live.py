@@ -707,7 +707,7 @@ def test_nonsense_is_one_clear_line(name, url, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("status", "--db", "mysql://x"), "unknown kind of store 'mysql://x'"),
+        (("status", "--db", "mysql://x"), "unknown address of a store 'mysql://x'"),
         (("status", "--db", "sqlite://shop.db"), "write sqlite:///shop.db (three slashes)"),
         (("status", "--db", "sqlite://"), "sqlite:// is in memory and ends with the command"),
         (

@@ -494,7 +494,7 @@ def test_opening_that_is_cancelled_leaves_the_file_to_the_next(sqlite_url):
                     break
             assert await store.names() == []
             await store.close()
-        with pytest.raises(sl.Invalid, match="unknown kind of store"):
+        with pytest.raises(sl.Invalid, match="unknown address of a store"):
             await sl.open_async("mysql://")
 
     within_reason(main())

@@ -150,7 +150,7 @@ def test_the_log_of_a_file_that_was_moved_away_is_not_applied_to_another(tmp_pat
     path.rename(tmp_path / "damaged.db")
     for end in ("-wal", "-shm", "-journal"):
         (left := tmp_path / f"shop.db{end}").touch()
-        with pytest.raises(sl.Conflict, match=rf"shop.db{end}' is a part of the database that was"):
+        with pytest.raises(sl.Conflict, match=rf"shop.db{end}' belongs to the database that was"):
             sl.restore(backup, f"sqlite:///{path}")
         left.rename(tmp_path / f"damaged.db{end}")
     sl.restore(backup, f"sqlite:///{path}")

@@ -12,7 +12,7 @@ from sameluck.live.databases.statements import statements
 SOURCES = Path(sl.__file__).parent.rglob("*.py")
 CALL = re.compile(r"\.(?:fetch_one|find|find_many|fetch_all|iterate|rows)\(\s*(\w+),\s*\"(\w+)\"")
 PAIRS = {pair for source in SOURCES for pair in CALL.findall(source.read_text())}
-POSTGRES_ONLY = {"assign_list", "lock", "try_lock", "set_options", "server_clock"}
+POSTGRES_ONLY = {"assign_list", "lock", "try_lock", "set_server_options", "server_clock"}
 PAIRS = {(row_class, name) for row_class, name in PAIRS if name not in POSTGRES_ONLY}
 PAIRS |= {("HistoryRow", "history"), ("HistoryRow", "voided")}  # named in a loop
 

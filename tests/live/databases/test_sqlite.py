@@ -213,8 +213,8 @@ class TestAddresses:
         [
             (None, "address is text"),
             (7, "address is text"),
-            ("", "unknown kind of store ''"),
-            ("ledger.db", "unknown kind of store 'ledger.db'; known: sqlite:///file.db"),
+            ("", "unknown address of a store ''"),
+            ("ledger.db", "unknown address of a store 'ledger.db'; use one of: sqlite:///file.db"),
             ("mysql://me:secret@host/x", r"'mysql://me:\*\*\*@host/x'"),
             ("sqlite://ledger.db", "write sqlite:///ledger.db"),
             ("sqlite:///a\0b", "no NUL"),

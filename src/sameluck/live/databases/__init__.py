@@ -1,4 +1,4 @@
-"""Databases: SQLite and PostgreSQL, and the address of a store: which database it names."""
+"""Databases of live experiments: SQLite and PostgreSQL, chosen by the address of a store."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ __all__ = ["Database", "open_database", "restore", "without_password", "write_ba
 
 
 def open_database(url: str, *, read_only: bool, connections: int) -> Database:
-    """Open the database of an address."""
-    most = require_whole("connections", connections, 1)
+    """Open the database that an address names."""
+    connections = require_whole("connections", connections, 1)
     require_flag("read_only", read_only)
     if not isinstance(url, str):
         raise Invalid(f"a store's address is text such as 'sqlite:///shop.db', got {shown(url)}")
-    scheme, separator, rest = url.partition("://")
+    scheme, separator, location = url.partition("://")
     if separator and scheme == "sqlite":
         from sameluck.live.databases.sqlite import Sqlite
 
-        if rest != "" and not rest.startswith("/"):
-            raise Invalid(f"write sqlite:///{rest} (three slashes), got {url!r}")
-        if "\x00" in rest:
-            raise Invalid(f"a file's name has no NUL, got {shown(url)}")
-        path, _, query = rest.partition("?")
+        if location != "" and not location.startswith("/"):
+            raise Invalid(f"write sqlite:///{location} (three slashes), got {url!r}")
+        if "\x00" in location:
+            raise Invalid(f"a file name cannot contain a NUL character, got {shown(url)}")
+        path, _, query = location.partition("?")
         setting = query.removeprefix("synchronous=") if query else "full"
         if setting not in ("full", "normal"):
             raise Invalid(
-                f"after ? only synchronous=full or synchronous=normal is known, got {url!r}"
+                f"the only option after ? is synchronous=full or synchronous=normal, got {url!r}"
             )
         return Sqlite(path[1:] or None, read_only=read_only, synchronous=setting)
     if separator and scheme in ("postgresql", "postgres"):
@@ -39,13 +39,13 @@ def open_database(url: str, *, read_only: bool, connections: int) -> Database:
         optional("psycopg_pool", "postgres")
         from sameluck.live.databases.postgres import Postgres
 
-        return Postgres(url, connections=most, read_only=read_only)
-    known = "sqlite:///file.db, sqlite://, postgresql://user@host/database"
-    raise Invalid(f"unknown kind of store {shown(without_password(url))}; known: {known}")
+        return Postgres(url, connections=connections, read_only=read_only)
+    forms = "sqlite:///file.db, sqlite://, postgresql://user@host/database"
+    raise Invalid(f"unknown address of a store {shown(without_password(url))}; use one of: {forms}")
 
 
 def write_backup(database: Database, path: str | os.PathLike[str]) -> None:
-    """Write the whole database, as it is at one moment, to a new SQLite file."""
+    """Write a consistent snapshot of the whole database to a new SQLite file."""
     from sameluck.live.databases import backups
 
     backups.write_backup(database, file_path("backup", path))
@@ -64,7 +64,7 @@ def restore(backup: str | os.PathLike[str], url: str) -> None:
     if isinstance(url, str) and url.startswith("sqlite:///") and len(url) > len("sqlite:///"):
         path = url.removeprefix("sqlite:///").partition("?")[0]
         backups.restore_file(source, file_path("restore", path))
-        open_database(url, read_only=False, connections=1).close()  # its schema may be older
+        open_database(url, read_only=False, connections=1).close()  # migrates an older schema
         return
     database = open_database(url, read_only=False, connections=1)
     try:
@@ -76,7 +76,7 @@ def restore(backup: str | os.PathLike[str], url: str) -> None:
 
 
 def without_password(url: str) -> str:
-    """An address without its password, for messages."""
+    """Return an address without its password, for messages."""
     try:
         parts = urlsplit(url)
         return url.replace(f":{parts.password}@", ":***@") if parts.password else url

@@ -1,4 +1,4 @@
-"""Backups: a consistent copy of a store in one SQLite file, made while it serves, and a store from such a copy."""
+"""Backups: a consistent copy of a serving store in one SQLite file, and a store restored from a copy."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sameluck.live.databases.base import Database
 from sameluck.live.databases.sqlite import migrate, schema_version
 from sameluck.live.databases.statements import migrations
 
-# In the order in which rows may refer to others; those numbered by the database get new numbers, in the same order.
+# A row refers only to rows of tables before its own. Rows numbered by the database get new numbers in the same order.
 TABLES = (
     "experiment",
     "replication",
@@ -29,11 +29,11 @@ TABLES = (
     "arrival",
 )
 NUMBERED = ("reward_event", "change")
-ROWS = 10_000  # at once
+BATCH_ROWS = 10_000
 
 
 def write_backup(database: Database, path: Path) -> None:
-    """Write the whole database, as it is at one moment, to a new SQLite file."""
+    """Write a consistent snapshot of the whole database to a new SQLite file."""
     if database.kind == "sqlite" and getattr(database, "path", None) is None:
         raise Invalid("a store in memory has no backup; open a file instead")
 
@@ -51,16 +51,16 @@ def write_backup(database: Database, path: Path) -> None:
         database.read(work)
         with _naming(path):
             copy.commit()
-            copy.execute("PRAGMA journal_mode = DELETE")  # one file, nothing beside it
+            copy.execute("PRAGMA journal_mode = DELETE")  # a single file, without a log
 
 
 def _copy_rows(connection: Any, copy: sqlite3.Connection) -> None:
     migrate(copy, None)
     for table in TABLES:
         columns = _columns(copy, table)
-        rows = _rows_of_server(connection, table, columns)
-        places = ", ".join("?" * len(columns))
-        copy.executemany(f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({places})", rows)
+        rows = _server_rows(connection, table, columns)
+        parameters = ", ".join("?" * len(columns))
+        copy.executemany(f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({parameters})", rows)
 
 
 def restore_file(backup: Path, path: Path) -> None:
@@ -78,17 +78,16 @@ def restore_file(backup: Path, path: Path) -> None:
 
 @contextmanager
 def _new_file(path: Path) -> Iterator[sqlite3.Connection]:
-    """A SQLite file that is at the path once it is whole; nothing is left if it cannot be written."""
+    """Yield a new SQLite file, which is moved to the path when it is complete and removed after an error."""
     with draft_of(path) as draft, closing(sqlite3.connect(draft, check_same_thread=False)) as copy:
-        copy.execute(
-            "PRAGMA journal_mode = MEMORY"
-        )  # a file beside it would be left on a full disk
+        # A journal file would be left behind on a full disk.
+        copy.execute("PRAGMA journal_mode = MEMORY")
         yield copy
 
 
 @contextmanager
 def _naming(path: Path) -> Iterator[None]:
-    """Name the file that cannot be written: SQLite does not say which of two it is."""
+    """Name the file that cannot be written: SQLite's message does not say which of two it is."""
     try:
         yield
     except sqlite3.Error as error:
@@ -96,13 +95,13 @@ def _naming(path: Path) -> Iterator[None]:
 
 
 def _check_alone(path: Path) -> None:
-    """Raise `Conflict` for the log of a file that was at this path: SQLite would apply it to the new file."""
-    for end in ("-wal", "-shm", "-journal"):
-        left = Path(f"{os.path.realpath(path)}{end}")
-        if left.exists():
+    """Raise `Conflict` if an earlier file has left its log here: SQLite would apply the log to the new file."""
+    for suffix in ("-wal", "-shm", "-journal"):
+        log = Path(f"{os.path.realpath(path)}{suffix}")
+        if log.exists():
             raise Conflict(
-                f"{str(left)!r} is a part of the database that was at {str(path)!r}; move it to where that is now, "
-                "or delete it if that is not needed",
+                f"{str(log)!r} belongs to the database that was at {str(path)!r}; move it to that database, or "
+                "delete it if the database is not needed",
                 "name_taken",
             )
 
@@ -121,13 +120,13 @@ def restore_rows(backup: Path, database: Database) -> None:
             cursor = transaction.connection.cursor()
             if cursor.execute("SELECT 1 FROM experiment LIMIT 1").fetchone():
                 raise Conflict(
-                    "the database has experiments; restore into an empty one", "name_taken"
+                    "the database has experiments; restore into an empty database", "name_taken"
                 )
             for table in TABLES:
                 columns = _columns(source, table)
-                places = ", ".join(["%s"] * len(columns))
-                sql = f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({places})"
-                for rows in _in_parts(source.execute(_select(table, columns))):
+                parameters = ", ".join(["%s"] * len(columns))
+                sql = f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({parameters})"
+                for rows in _batches(source.execute(_select(table, columns))):
                     cursor.executemany(sql, rows)
 
         database.write(work)
@@ -155,15 +154,13 @@ def _select(table: str, columns: Iterable[str]) -> str:
     return f"SELECT {', '.join(columns)} FROM {table}{order}"
 
 
-def _rows_of_server(
-    connection: Any, table: str, columns: list[str]
-) -> Iterator[tuple[object, ...]]:
+def _server_rows(connection: Any, table: str, columns: list[str]) -> Iterator[tuple[object, ...]]:
     with connection.cursor(name=f"backup_{table}") as cursor:
-        cursor.itersize = ROWS
+        cursor.itersize = BATCH_ROWS
         cursor.execute(_select(table, columns))
         yield from cursor
 
 
-def _in_parts(rows: sqlite3.Cursor) -> Iterator[list[tuple[object, ...]]]:
-    while some := rows.fetchmany(ROWS):
-        yield some
+def _batches(rows: sqlite3.Cursor) -> Iterator[list[tuple[object, ...]]]:
+    while batch := rows.fetchmany(BATCH_ROWS):
+        yield batch

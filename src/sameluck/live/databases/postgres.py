@@ -278,7 +278,9 @@ class Postgres:
         now, seconds = time.monotonic(), seconds_left(MAX_TIMEOUT)
         # The server gives up by itself: a wait for a lock must not outlive the call.
         limit = str(round(1_000 * seconds) + 1) if seconds < MAX_TIMEOUT else None
-        transaction.execute("set_options", milliseconds=limit, by_index=begin == BEGIN_WRITING)
+        transaction.execute(
+            "set_server_options", milliseconds=limit, by_index=begin == BEGIN_WRITING
+        )
         if now >= self._planned_until.setdefault(connection, now + PLAN_SECONDS):
             transaction.execute("plan_again")
             self._planned_until[connection] = now + PLAN_SECONDS

@@ -1,4 +1,4 @@
-"""Connections of psycopg that keep the deadline of a call."""
+"""psycopg connections that respect the deadline of a call."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from sameluck.live.databases.postgres_errors import DeadlineExceeded
 
 T = TypeVar("T")
 
-CHECK_SECONDS = 0.1  # how often a wait for the server notices Ctrl-C
-GRACE_SECONDS = 0.02  # that a server has to report its own timeout
+CHECK_SECONDS = 0.1  # between two checks for Ctrl-C while a connection waits
+GRACE_SECONDS = 0.02  # after the deadline, for the server's own report of the timeout
 _NEVER = float("inf")
 
 
 class DeadlineConnection(psycopg.Connection[Any]):
-    """A connection whose waits for the server end at the deadline of the call; psycopg itself waits for ever."""
+    """A connection whose waits end at the deadline of the call; psycopg itself waits for ever."""
 
     last_error: psycopg.Error | None = None
 
     def wait(self, gen: Generator[Any, Any, T], *arguments: Any, **settings: Any) -> T:
-        """Wait as psycopg does, and raise `DeadlineExceeded` if the server does not answer in time."""
+        """Wait like psycopg, but raise `DeadlineExceeded` if the server does not answer in time."""
         if (moment := deadline()) < _NEVER:
             until = moment + GRACE_SECONDS
             gen = _until(until, gen)
@@ -35,11 +35,11 @@ class DeadlineConnection(psycopg.Connection[Any]):
         try:
             return super().wait(gen, *arguments, **settings)
         except psycopg.OperationalError as error:
-            # psycopg says only that the connection is lost; what the server said before was a notice.
+            # psycopg reports only the lost connection. The server sent its reason before, as a notice.
             raise self.last_error or error from None
 
     def note(self, notice: psycopg.errors.Diagnostic) -> None:
-        """Keep the error by which the server ends the connection."""
+        """Keep the error with which the server ends the connection."""
         if notice.severity_nonlocalized == "FATAL" and notice.sqlstate:
             with suppress(KeyError):  # a code that psycopg does not know
                 self.last_error = psycopg.errors.lookup(notice.sqlstate)(
@@ -48,7 +48,7 @@ class DeadlineConnection(psycopg.Connection[Any]):
 
 
 def _until(moment: float, generator: Generator[Any, Any, T]) -> Generator[Any, Any, T]:
-    """Pass on what psycopg waits for until a moment of `time.monotonic`."""
+    """Run a generator of psycopg until a moment of `time.monotonic`; then raise `DeadlineExceeded`."""
     try:
         event = next(generator)
         while True:
@@ -61,7 +61,10 @@ def _until(moment: float, generator: Generator[Any, Any, T]) -> Generator[Any, A
 
 
 class ArrayDumper(Dumper):
-    """Writes lists of numbers or texts. psycopg's own examines every item, which takes five times as long."""
+    """Text form of a list of numbers or texts.
+
+    psycopg's own dumper looks for the type of every item, which takes five times as long.
+    """
 
     def dump(self, obj: list[Any]) -> bytes:
         return b"{%b}" % b",".join(map(_item, obj))
@@ -78,9 +81,9 @@ def _item(value: object) -> bytes:
 
 
 def configure(connection: DeadlineConnection) -> None:
-    """Set how parameters are sent, and keep every statement prepared."""
+    """Set the format of parameters and keep every statement prepared."""
     connection.add_notice_handler(connection.note)
-    # By default the type of a whole number depends on its size, and a statement is prepared for every type.
+    # By default the type of an integer depends on its size, and a statement is prepared once per type.
     connection.adapters.register_dumper(int, Int8BinaryDumper)
     connection.adapters.register_dumper(list, ArrayDumper)
     connection.prepared_max = 1_000

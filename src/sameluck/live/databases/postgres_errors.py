@@ -1,4 +1,4 @@
-"""What PostgreSQL's errors mean, and what to do about each."""
+"""Messages for PostgreSQL's errors, each with a remedy."""
 
 from __future__ import annotations
 
@@ -8,31 +8,31 @@ from sameluck.errors import Misconfigured, Unavailable
 
 
 class DeadlineExceeded(Exception):
-    """The server did not answer before the deadline of the call."""
+    """Raised when the server does not answer before the deadline of the call."""
 
 
 _POOLER = "a connection pooler must support prepared statements (PgBouncer does from 1.21 on), or pool whole sessions"
 _SCHEMA = "tables were dropped or changed while the store was open; restore a backup, and open the store again"
-_REMEDIES = {  # by PostgreSQL's code of an error
+_REMEDIES = {  # by SQLSTATE
     "22P05": "make the database with ENCODING 'UTF8'",
     "25006": "is this a standby, or default_transaction_read_only on?",
     "25P03": "raise idle_in_transaction_session_timeout",
     "25P04": "raise transaction_timeout",
     "26000": _POOLER,
     "3F000": _SCHEMA,
-    "42501": "grant it to this user, or use another one",
+    "42501": "grant the right to this user, or use another user",
     "42703": _SCHEMA,
     "42P01": _SCHEMA,
     "42P05": _POOLER,
     "53100": "the server's disk is full; make room",
     "53300": "raise max_connections, or open stores with fewer connections",
     "55P03": "another session holds a lock for longer than lock_timeout",
-    "57014": "another session holds a lock, the server is slow, or statement_timeout is short; open(timeout=...) is "
-    "how long sameluck waits",
+    "57014": "another session holds a lock, the server is slow, or statement_timeout is short; open(timeout=...) "
+    "sets how long sameluck waits",
 }
-_UNTIL_CHANGED = {"22P05", "25006", "3F000", "42501", "42703", "42P01"}  # waiting does not help
+_PERMANENT = {"22P05", "25006", "3F000", "42501", "42703", "42P01"}  # waiting does not help
 
-# A server that refuses a connection gives no code, only text: (text, remedy, whether waiting does not help)
+# A server that refuses a connection gives no code, only text: (text, remedy, is permanent)
 _REFUSALS = (
     (
         r"password authentication failed|no password supplied|authentication failed",
@@ -57,31 +57,31 @@ _REFUSALS = (
 
 
 def connection_error(error: BaseException) -> Unavailable:
-    """The error for a connection that could not be made."""
+    """Return the error for a failed attempt to connect."""
     text = first_line(error)
     for pattern, remedy, permanent in _REFUSALS:
         if re.search(pattern, text):
-            kind = Misconfigured if permanent else Unavailable
-            return kind(f"cannot connect to PostgreSQL: {text}; {remedy}")
+            error_class = Misconfigured if permanent else Unavailable
+            return error_class(f"cannot connect to PostgreSQL: {text}; {remedy}")
     return Unavailable(
         f"cannot connect to PostgreSQL: {text}; does the server run, and is the address right?"
     )
 
 
 def unavailable(error: BaseException) -> Unavailable:
-    """The error for a statement or a transaction that failed."""
-    permanent = getattr(error, "sqlstate", None) in _UNTIL_CHANGED
+    """Return the error for a failed statement or transaction."""
+    permanent = getattr(error, "sqlstate", None) in _PERMANENT
     return (Misconfigured if permanent else Unavailable)(message_of(error))
 
 
 def message_of(error: BaseException) -> str:
-    """What went wrong, and what to do if that is known."""
+    """Return the server's message and the remedy, if there is one."""
     code = "57014" if isinstance(error, DeadlineExceeded) else getattr(error, "sqlstate", None)
     remedy = _REMEDIES.get(code or "")
     return f"PostgreSQL: {first_line(error)}" + (f"; {remedy}" if remedy else "")
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of an error's text."""
+    """Return the first line of an error's text."""
     lines = str(error).strip().splitlines()
     return lines[0] if lines else type(error).__name__

@@ -1,7 +1,8 @@
-"""A transaction of PostgreSQL: statements by name, sent before the results of earlier ones have arrived.
+"""A transaction of PostgreSQL: statements by name, sent before the results of earlier statements have arrived.
 
-A change of a ledger is a handful of small prepared statements, most of whose results are not used. psycopg's pipeline
-mode sends them together, so that the transaction waits for the network once for every result that it reads.
+A change of a ledger is about eight small prepared statements, and most of their results are not used. psycopg's
+pipeline mode lets the transaction wait for the network only when it reads a result. Direct calls of libpq would halve
+the client's processor time per call, but save only 8% of the service's.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ from sameluck.live.databases.statements import (
 Connection: TypeAlias = psycopg.Connection[Any]
 Cursor: TypeAlias = psycopg.RawCursor[Any]
 
-MAX_LIST_ROWS = 5_000  # of one statement
+MAX_LIST_ROWS = 5_000  # in one statement
 FETCHED_ROWS = (
-    2_000  # at once: psycopg holds the interpreter meanwhile, and with it the calls of users
+    2_000  # at once: meanwhile psycopg holds the interpreter lock, which users' calls wait for
 )
 LOCK_SECONDS = 5.0  # to wait for a lock of this process
 _SOURCES = {name: for_postgres(source.text) for name, source in statements().items()}
@@ -43,7 +44,7 @@ _LISTS = {
 
 
 class RetryTransaction(Exception):
-    """Another call of this process holds a lock for too long; run the work again."""
+    """Raised when another call of this process holds a lock for too long; the work is run again."""
 
 
 class PostgresTransaction:
@@ -60,7 +61,7 @@ class PostgresTransaction:
 
     @property
     def connection(self) -> Connection:
-        """Return psycopg's connection, out of pipeline mode."""
+        """Return psycopg's connection after every statement sent so far has its result."""
         self._run_deferred()
         self.leave_pipeline()
         return self._connection
@@ -69,18 +70,18 @@ class PostgresTransaction:
         while self._deferred:
             self._deferred.pop(0)()
 
-    def _send(self, statement: Statement, values: Values, cursor: Cursor | None = None) -> Cursor:
-        """Run a statement without a wait for its result."""
+    def _send(self, statement: Statement, values: Values) -> Cursor:
+        """Send a statement; its result is in the cursor after the next `_sync`."""
         self._run_deferred()
         self._enter_pipeline()
-        cursor = cursor or self._cursor
-        return cursor.execute(statement.text, statement.in_order(values), prepare=True, binary=True)
+        parameters = statement.in_order(values)
+        return self._cursor.execute(statement.text, parameters, prepare=True, binary=True)
 
     def _sync(self) -> None:
         """Wait for every result; raise the first error.
 
-        A sync rather than a flush: the server then considers a client that stops idle in its transaction, and
-        `idle_in_transaction_session_timeout` can release its locks.
+        A sync, not a flush: after a sync the server counts a silent client as idle in its transaction, so
+        `idle_in_transaction_session_timeout` can release the client's locks.
         """
         assert self._pipeline is not None
         self._pipeline.sync()
@@ -90,7 +91,7 @@ class PostgresTransaction:
             self._pipeline = self._pipeline_mode.enter_context(self._connection.pipeline())
 
     def leave_pipeline(self) -> None:
-        """Wait for every result and end the pipeline mode, which server-side cursors cannot be used in."""
+        """Wait for every result and leave pipeline mode, in which server-side cursors do not work."""
         self._pipeline = None
         self._pipeline_mode.close()
 
@@ -121,13 +122,13 @@ class PostgresTransaction:
         return found
 
     def _send_list(self, name: str, rows: Sequence[Values]) -> Cursor:
-        """Run a statement once for several rows, whose values are its arrays."""
+        """Send one statement for several rows of parameters; each parameter is an array."""
         if name in _LISTS:
             statement = _LISTS[name]
             columns: dict[str, Any] = {key: [row[key] for row in rows] for key in statement.names}
             return self._send(statement, columns)
         statement = _STATEMENTS[f"{name}_list"]
-        # Its arrays are named in the plural; the other parameters are the same for every row.
+        # Arrays are named in the plural; the other parameters have the same value in every row.
         columns = {
             key: [row[key[:-1]] for row in rows] for key in statement.names if key not in rows[0]
         }
@@ -140,13 +141,13 @@ class PostgresTransaction:
 
     def iterate(self, row_class: type[Row], name: str, /, **values: SqlValue) -> Iterator[Row]:
         cursor = psycopg.RawServerCursor(self.connection, "rows")
-        # Closed twice: the first time leaves it open if the connection is lost just then.
+        # Closed twice, since the first close does nothing if the connection is lost at that moment.
         with contextlib.closing(cursor), cursor:
             statement = _STATEMENTS[name]
             cursor.execute(statement.text, statement.in_order(values), binary=True)
             while rows := cursor.fetchmany(FETCHED_ROWS):
                 yield from map(partial(tuple.__new__, row_class), rows)
-                self.leave_pipeline()  # a statement may have been sent between two rows
+                self.leave_pipeline()  # the caller may have sent a statement between two rows
 
     def execute(self, name: str, /, **values: SqlValue) -> None:
         self._send(_STATEMENTS[name], values)
@@ -160,7 +161,7 @@ class PostgresTransaction:
                 for values in batch:
                     self.execute(name, **values)
             if len(batch) == MAX_LIST_ROWS:
-                self._sync()  # or all that the server has not read yet would be kept in memory
+                self._sync()  # bounds the memory for statements that the server has not read
 
     def lock(self, hashes: Sequence[str]) -> None:
         self.execute_many("lock", [{"number": lock_number(code)} for code in hashes])
@@ -183,18 +184,18 @@ class PostgresTransaction:
         self._deferred.append(write)
 
     def begin(self, command: str) -> None:
-        """Begin the transaction together with its first statement."""
+        """Send the command that begins the transaction."""
         self._enter_pipeline()
         self._cursor.execute(command)
 
     def roll_back(self) -> None:
-        """Roll back, whatever error a statement has caused; only a lost connection raises."""
+        """Roll back after any error of a statement; raise only if the connection is lost."""
         with contextlib.suppress(psycopg.DatabaseError):
             self.leave_pipeline()
         self._connection.execute("ROLLBACK")
 
     def commit(self) -> None:
-        """Commit, once what was deferred is done and every statement has its result."""
+        """Run what was deferred, commit, and wait until every statement has its result."""
         self._run_deferred()
         self._cursor.execute("COMMIT")
         self.leave_pipeline()
@@ -207,7 +208,7 @@ class PostgresTransaction:
         for lock in self._held_locks:
             lock.release()
         self._rollback_functions, self._held_locks = [], []
-        with contextlib.suppress(psycopg.Error):  # of a connection that was closed
+        with contextlib.suppress(psycopg.Error):  # the connection may be closed
             self.leave_pipeline()
 
 

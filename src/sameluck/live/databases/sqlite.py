@@ -1,10 +1,15 @@
 """SQLite: one file, one writing process, group commit.
 
-Concurrent callers queue their work; the first of them, the leader, runs the whole queue as one transaction, so that
-they share one wait for the disk. `synchronous=FULL` makes what was acknowledged survive a power cut. A lock of the
-file keeps a second process from writing: two writers in WAL mode can corrupt a database of SQLite 3.7.0 to 3.51.2.
-Before a transaction is acknowledged, the file at the path must be the one that was written. Readers use connections
-of their own and do not block.
+Concurrent callers queue their work. The first caller, the leader, runs the whole queue as one transaction, so that
+all share one wait for the disk (group commit). With `synchronous=FULL` an acknowledged change survives a power cut. A
+lock of the file prevents a second writing process: two writers in WAL mode can corrupt a database of SQLite 3.7.0 to
+3.51.2. A transaction is acknowledged only if the file at the path is still the file that was written. Readers have
+their own connections and block nobody.
+
+At most one caller leads, and only the leader uses the writing connection. `_mutex` protects the queue and the fields
+about the leader; it is never held while a transaction runs. A caller that finds a leader waits at its job's gate. The
+leader opens the gate of every job that it has run, and then the gate of the next job in the queue, whose caller leads
+next. So a gate opens once: the job is finished, or its caller must lead.
 """
 
 from __future__ import annotations
@@ -26,29 +31,29 @@ from sameluck.errors import Closed, Invalid, Misconfigured, SameluckError, Unava
 from sameluck.live.calls.clock import SteadyClock
 from sameluck.live.calls.deadline import deadline, seconds_left
 from sameluck.live.databases.base import Work
-from sameluck.live.databases.sqlite_errors import is_transient, unavailable
 from sameluck.live.databases.sqlite_file import SqliteFile, check_handles
-from sameluck.live.databases.sqlite_transaction import SqliteTransaction
+from sameluck.live.databases.sqlite_transaction import SqliteTransaction, is_transient, unavailable
 from sameluck.live.databases.statements import check_schema, migrations
 
 T = TypeVar("T")
 
-MOST_JOBS = 256  # in one transaction
-GATHER_SECONDS = 0.001  # that a leader waits for others
-BUSY_SECONDS = 5.0  # that another program may hold the file
+MAX_JOBS = 256  # in one transaction
+GATHER_SECONDS = 0.001  # for which a leader waits for other callers
+BUSY_SECONDS = 5.0  # for which another program may hold the file
 
-_of_parents: list[object] = []  # connections that must not be closed in a forked process
+# A forked process keeps its parent's connections alive: closing them would release the parent's file locks.
+_parent_connections: list[object] = []
 _reopening = Lock()
 
 
 class _Job:
-    """Work in the queue."""
+    """Work in the queue, and its result."""
 
     __slots__ = ("context", "deadline", "error", "finished", "gate", "result", "work")
 
     def __init__(self, work: Work[object]) -> None:
         self.work = work
-        self.context = copy_context()  # of the caller: another thread may run the work
+        self.context = copy_context()  # the caller's, since another thread may run the work
         self.deadline = deadline()
         self.finished = False
         self.result: Any = None
@@ -65,7 +70,7 @@ class Sqlite:
     def __init__(
         self, path: str | None, *, read_only: bool = False, synchronous: str = "full"
     ) -> None:
-        # Absolute, since a program may change its folder; a symlink stays one, since it may be changed.
+        # Absolute, since a program may change its working directory. Symlinks are not resolved: they may change too.
         self.path = None if path is None else Path(path).absolute()
         self._process = os.getpid()
         self.read_only = read_only
@@ -74,13 +79,13 @@ class Sqlite:
         self._queue: deque[_Job] = deque()
         self._mutex = Lock()
         self._no_leader = threading.Condition(self._mutex)
-        self._gathered = threading.Condition(self._mutex)  # enough jobs for the leader to begin
-        self._expected = 0  # callers: as many as the last time
-        self._awaited = 0  # jobs that the leader waits for
+        self._gathered = threading.Condition(self._mutex)  # the leader has enough jobs to begin
+        self._expected_jobs = 0  # as many as in the last transaction and after it
+        self._awaited_jobs = 0  # for which the leader waits; 0 if it does not
         self._leading = False
-        self._next_leader: _Job | None = None  # chosen, and has not begun
+        self._next_leader: _Job | None = None  # chosen, but not yet leading
         self._closed = False
-        self._idle: list[sqlite3.Connection] = []  # of readers
+        self._idle: list[sqlite3.Connection] = []  # readers' connections
         self._file: SqliteFile | None = None
         if self.path is None and read_only:
             raise Invalid("a database in memory is empty; open it without read_only")
@@ -101,7 +106,7 @@ class Sqlite:
 
     def _connect(
         self,
-        where: str,
+        address: str,
         prepare: Callable[[sqlite3.Connection], None],
         *,
         uri: bool = False,
@@ -110,7 +115,7 @@ class Sqlite:
         with contextlib.ExitStack() as on_error:
             try:
                 connection = sqlite3.connect(
-                    where,
+                    address,
                     isolation_level=None,
                     check_same_thread=False,
                     uri=uri,
@@ -123,19 +128,19 @@ class Sqlite:
             except sqlite3.Error as error:
                 name = str(self.path)
                 check_handles(name)
-                kind = Unavailable if is_transient(error) else refused
-                raise kind(f"cannot open {name!r} as a SQLite database: {error}") from None
+                error_class = Unavailable if is_transient(error) else refused
+                raise error_class(f"cannot open {name!r} as a SQLite database: {error}") from None
             on_error.pop_all()
         return connection
 
     def _prepare_writer(self, connection: sqlite3.Connection) -> None:
-        # before anything in a foreign file is changed
+        # First, so that nothing is changed in a file that another program has made.
         check_schema(repr(str(self.path)), schema_version(connection), read_only=False)
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute(f"PRAGMA synchronous = {self.synchronous}")
-        connection.execute("PRAGMA secure_delete = ON")  # what is erased is overwritten
+        connection.execute("PRAGMA secure_delete = ON")  # erased rows are overwritten
         migrate(connection, self.path)
-        connection.execute("PRAGMA busy_timeout = 20")  # see `_begin`
+        connection.execute("PRAGMA busy_timeout = 20")  # `_begin` tries again
 
     def _prepare_reader(self, connection: sqlite3.Connection) -> None:
         connection.execute("PRAGMA query_only = ON")
@@ -150,7 +155,9 @@ class Sqlite:
         job = _Job(work)
         try:
             self._take_turn(job)
-        except BaseException:  # Ctrl-C: the others must not wait for a leader that is gone
+        except (
+            BaseException
+        ):  # Ctrl-C or a timeout: other callers must not wait for this one to lead
             self._withdraw(job)
             raise
         if job.error is not None:
@@ -158,7 +165,7 @@ class Sqlite:
         return job.result
 
     def _take_turn(self, job: _Job) -> None:
-        """Wait until a leader has run the job, or until this caller is the leader."""
+        """Wait until a leader has run the job, or lead."""
         self._reopen_if_forked()
         with self._mutex:
             if self._closed:
@@ -167,7 +174,7 @@ class Sqlite:
             waits, self._leading = self._leading, True
             if not waits:
                 self._next_leader = job
-            if 0 < self._awaited <= len(self._queue):
+            if 0 < self._awaited_jobs <= len(self._queue):
                 self._gathered.notify()
         if waits and not job.gate.acquire(timeout=min(seconds_left(), threading.TIMEOUT_MAX)):
             raise Unavailable("SQLite did not answer in time: other calls of this store take long")
@@ -175,6 +182,7 @@ class Sqlite:
             self._lead(job)
 
     def _withdraw(self, job: _Job) -> None:
+        """Take a job out of the queue; if its caller was to lead next, choose another leader."""
         with self._mutex:
             if job in self._queue:
                 self._queue.remove(job)
@@ -183,14 +191,15 @@ class Sqlite:
             following.gate.release()
 
     def _choose_leader(self) -> _Job | None:
-        """The next leader, if there is one (the mutex is locked)."""
+        """Return the job whose caller leads next, None if the queue is empty; the mutex must be held."""
         self._next_leader = self._queue[0] if self._queue else None
         self._leading = self._next_leader is not None
         if not self._leading:
             self._no_leader.notify_all()
         return self._next_leader
 
-    def _lead(self, own: _Job) -> None:
+    def _lead(self, leader: _Job) -> None:
+        """Run the jobs in the queue, wake their callers and pass the lead on, whatever happens."""
         batch: list[_Job] = []
         try:
             self._gather(batch)
@@ -202,57 +211,65 @@ class Sqlite:
             with self._mutex:
                 while self._queue and self._queue[0].finished:
                     self._queue.popleft()
-                self._expected = len(batch) + len(self._queue)
+                self._expected_jobs = len(batch) + len(self._queue)
                 following = self._choose_leader()
             for job in batch:
-                if job is not own:
+                if job is not leader:
                     job.gate.release()
             if following is not None:
                 following.gate.release()
 
     def _gather(self, batch: list[_Job]) -> None:
-        """The jobs to run together: wait a moment for as many callers as the last time.
+        """Move the jobs to run from the queue to `batch`; wait a moment for as many callers as the last time.
 
-        That makes fewer commits, and no other thread competes for the interpreter while the leader runs, which would
-        cost more than the wait.
+        The wait makes fewer commits. It also keeps other threads from competing for the interpreter while the leader
+        runs, which would cost more than the wait.
         """
         with self._mutex:
-            if len(self._queue) < self._expected:
-                self._awaited = self._expected
-                self._gathered.wait_for(lambda: len(self._queue) >= self._awaited, GATHER_SECONDS)
-                self._awaited = 0
-            batch.extend(islice(self._queue, MOST_JOBS))
+            if len(self._queue) < self._expected_jobs:
+                self._awaited_jobs = self._expected_jobs
+                self._gathered.wait_for(
+                    lambda: len(self._queue) >= self._awaited_jobs, GATHER_SECONDS
+                )
+                self._awaited_jobs = 0
+            batch.extend(islice(self._queue, MAX_JOBS))
             self._next_leader = None
             for _ in batch:
                 self._queue.popleft()
 
     def _run(self, batch: list[_Job]) -> None:
-        """Run jobs as one transaction; if one fails after it wrote, run the others again."""
+        """Run jobs as one transaction, again without a job that fails after it has written."""
         waiting = batch
         while waiting:
             waiting = self._try(waiting)
 
     def _try(self, jobs: list[_Job]) -> list[_Job]:
+        """Run jobs as one transaction and return those to run again.
+
+        A job that fails before it has written anything leaves the transaction as it was, so the other jobs go on.
+        After a write the transaction is rolled back and the other jobs are run again, which rarely happens.
+        """
         connection = self._writer
-        statements = SqliteTransaction(connection)
+        transaction = SqliteTransaction(connection)
         try:
             self._begin(jobs)
             for job in jobs:
                 before = connection.total_changes
                 try:
-                    job.result, job.error = job.context.run(statements.run_work, job.work), None
+                    job.result, job.error = job.context.run(transaction.run_work, job.work), None
                 except Exception as error:
                     job.error = unavailable(error)
-                    changed = connection.total_changes != before or statements.deferred
+                    changed = connection.total_changes != before or transaction.deferred
                     if changed or not connection.in_transaction:
-                        self._roll_back(statements)
+                        self._roll_back(transaction)
                         job.finished = True
                         return [other for other in jobs if other is not job]
             connection.execute("COMMIT")
+            # Nothing is acknowledged if the file was moved or replaced: the commit went to another file.
             if self._file is not None:
                 self._file.check()
         except BaseException as error:
-            self._roll_back(statements)
+            self._roll_back(transaction)
             for job in jobs:
                 job.error, job.finished = unavailable(error), True
             if not isinstance(error, Exception):
@@ -263,7 +280,7 @@ class Sqlite:
         return []
 
     def _begin(self, jobs: list[_Job]) -> None:
-        """Begin a transaction; another program that writes to the file delays it until a job has no time left."""
+        """Begin a transaction; while another program writes to the file, try again until a job has no time left."""
         until = min(time.monotonic() + BUSY_SECONDS, *(job.deadline for job in jobs))
         while not self._writer.in_transaction:
             try:
@@ -273,15 +290,15 @@ class Sqlite:
                 if not busy or time.monotonic() >= until:
                     raise
 
-    def _roll_back(self, statements: SqliteTransaction) -> None:
-        for forget in statements.forget:
-            forget()
+    def _roll_back(self, transaction: SqliteTransaction) -> None:
+        for function in transaction.rollback_functions:
+            function()
         with contextlib.suppress(sqlite3.Error):
             if self._writer.in_transaction:
                 self._writer.execute("ROLLBACK")
 
     def read(self, work: Work[T]) -> T:
-        """Run the work on one consistent state."""
+        """Run the work on a consistent snapshot."""
         if self.path is None:
             return self.write(work)
         with self._reading() as connection:
@@ -293,9 +310,9 @@ class Sqlite:
 
     @contextlib.contextmanager
     def _reading(self, refused: type[SameluckError] = Unavailable) -> Iterator[sqlite3.Connection]:
-        """A connection for one reader; there are as many as have ever read at the same time.
+        """Lend a reader's connection; there are as many as callers have ever read at the same time.
 
-        A file that cannot be opened as a database is `refused`; once the store is open, it was one.
+        `refused` is the error for a file that is not a database; the file of an open store was a database before.
         """
         self._reopen_if_forked()
         with self._mutex:
@@ -310,7 +327,7 @@ class Sqlite:
                 idle = self._connect(url, self._prepare_reader, uri=True, refused=refused)
             except Unavailable:
                 if self._file is not None:
-                    self._file.check()  # it may have been moved just now
+                    self._file.check()  # the file may have been moved in this moment
                 raise
         with contextlib.ExitStack() as unless_kept:
             unless_kept.callback(idle.close)
@@ -322,29 +339,31 @@ class Sqlite:
                     unless_kept.pop_all()
 
     def _reopen_if_forked(self) -> None:
-        """A forked process opens the file itself: SQLite forbids to use the connections of its parent."""
+        """Open the file in a forked process: SQLite forbids the use of the parent's connections."""
         if os.getpid() == self._process:
             return
         forked = "the store was opened before this process was forked"
         if self.path is None:
             raise Misconfigured(f"{forked}, and it is in memory; use a file")
         with _reopening:
-            if os.getpid() == self._process:  # another thread was first
+            if os.getpid() == self._process:  # another thread has done it
                 return
             try:
-                own = Sqlite(str(self.path), read_only=self.read_only, synchronous=self.synchronous)
+                reopened = Sqlite(
+                    str(self.path), read_only=self.read_only, synchronous=self.synchronous
+                )
             except Unavailable:
                 raise Misconfigured(
                     f"{forked}, and its parent writes {str(self.path)!r}; open it after the fork (in gunicorn: "
                     "without --preload, or in post_fork), or use PostgreSQL for several processes"
                 ) from None
-            _of_parents.append(dict(vars(self)))
-            vars(self).update(vars(own))
+            _parent_connections.append(dict(vars(self)))
+            vars(self).update(vars(reopened))
 
     def close(self) -> None:
         """Close every connection once the queue is empty, and let another process write."""
         if os.getpid() != self._process:
-            return  # they are the parent's
+            return  # the connections are the parent's
         with self._mutex:
             if self._closed:
                 return
@@ -360,13 +379,13 @@ class Sqlite:
 
 
 def schema_version(connection: sqlite3.Connection) -> int:
-    """The schema's version; 0 for an empty database."""
+    """Return the schema's version, 0 for an empty database."""
     tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
     if not tables:
         return 0
     versions = []
     if "schema_version" in tables:
-        with contextlib.suppress(sqlite3.OperationalError):  # a table of that name, but not ours
+        with contextlib.suppress(sqlite3.OperationalError):  # another program's table of that name
             versions = connection.execute("SELECT version FROM schema_version").fetchall()
     if len(versions) != 1 or not isinstance(versions[0][0], int):
         raise Invalid("this SQLite database was not made by sameluck; choose another file")
@@ -374,7 +393,7 @@ def schema_version(connection: sqlite3.Connection) -> int:
 
 
 def migrate(connection: sqlite3.Connection, path: Path | None) -> None:
-    """Bring the schema up to date in one transaction, after a backup; raise `Invalid` for a newer one."""
+    """Back up the file and bring the schema up to date in one transaction; raise `Invalid` for a newer schema."""
     version = schema_version(connection)
     steps = check_schema(repr(str(path)), version, read_only=False)
     if version > 0 and steps and path is not None:

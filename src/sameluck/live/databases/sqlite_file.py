@@ -1,8 +1,8 @@
-"""The file of a SQLite database: the right to write it, and whether it is still the one at its path.
+"""The file of a SQLite database: its write lock, and checks that it is still the file at its path.
 
-The right to write is a lock of the file itself, so that no other name of it and no file beside it matters. POSIX
-drops every lock that a process has on a file, SQLite's too, when the process closes any handle of that file. So a
-handle is closed only when no store of this process has the file open.
+The write lock is a lock of the file itself, so it holds for every name of the file. POSIX drops all locks that a
+process has on a file, SQLite's too, when the process closes any handle of that file. So a handle is closed only when
+no store of this process has the file open.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from sameluck.errors import Invalid, Unavailable
 from sameluck.files import lock, release
 
 Identity: TypeAlias = tuple[int, int]  # device and inode
-LOCKED_BYTE = 1 << 60  # on Windows; no database is as long
-MAGIC = b"SQLite format 3\0"  # a database begins so
-IN_WAL_MODE = b"\2\2"  # bytes 18 and 19; a backup does not have them
+LOCKED_BYTE = 1 << 60  # on Windows; beyond the end of every database
+MAGIC = b"SQLite format 3\0"  # first bytes of a database
+IN_WAL_MODE = b"\2\2"  # bytes 18 and 19 of a database in WAL mode, which a backup is not
 OUT_OF_HANDLES = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 
 
 class _Opened:
-    """A file that stores of this process have open."""
+    """State of a file that stores of this process have open."""
 
     def __init__(self) -> None:
         self.stores = 0
@@ -37,12 +37,12 @@ _guard = threading.Lock()
 
 
 def _forget_in_child() -> None:
-    """After a fork: the locks are the parent's, and end with it only if the child has no handle of them."""
-    global _guard  # noqa: PLW0603 it may have been locked when the process was forked
+    """Close the parent's handles after a fork: its locks would outlive it as long as the child has a handle."""
+    global _guard  # noqa: PLW0603 another thread may have held the lock when the process was forked
     _guard = threading.Lock()
-    for one in _opened.values():
-        if one.handle is not None:
-            os.close(one.handle)
+    for opened in _opened.values():
+        if opened.handle is not None:
+            os.close(opened.handle)
     _opened.clear()
 
 
@@ -51,7 +51,7 @@ if hasattr(os, "register_at_fork"):
 
 
 class SqliteFile:
-    """A file that one store has open."""
+    """A file that a store has open."""
 
     def __init__(self, path: Path, *, write: bool) -> None:
         self.path = path
@@ -65,8 +65,8 @@ class SqliteFile:
             _opened.setdefault(self.identity, _Opened()).stores += 1
         self._log_path = Path(f"{os.path.realpath(path)}-wal")  # SQLite follows symlinks
         self._log: Identity | None = None
-        self._written = (0, 0)  # when the file was last changed, and its size
-        self._changes = 0  # that SQLite has counted in it
+        self._written = (0, 0)  # time of the last change and size of the file
+        self._changes = 0  # SQLite's change counter in the file
         self._header = threading.Lock()
 
     def _lock(self) -> Identity:
@@ -102,21 +102,21 @@ class SqliteFile:
             raise Invalid(message) from None
 
     def watch_log(self) -> None:
-        """Remember the write-ahead log, which exists once the database is open for writing."""
+        """Remember the identity of the write-ahead log, which exists once the database is open for writing."""
         self._log = _identity_or_none(self._log_path)
 
     def check(self) -> None:
-        """Raise `Unavailable` if the path has another file than the one that is open, or none."""
-        found = self._check(self.path, self.identity)
+        """Raise `Unavailable` if the path no longer leads to the open file."""
+        status = self._check(self.path, self.identity)
         if self._log is not None:
-            if (found.st_mtime_ns, found.st_size) != self._written:
-                self._check_header(found)
+            if (status.st_mtime_ns, status.st_size) != self._written:
+                self._check_header(status)
             self._check(self._log_path, self._log)
 
-    def _check_header(self, found: os.stat_result) -> None:
-        """Raise `Unavailable` if somebody has written another database into the file, as `cp` does.
+    def _check_header(self, status: os.stat_result) -> None:
+        """Raise `Unavailable` if a program such as `cp` has written another database into the file.
 
-        SQLite itself writes the file when it empties the log, and the changes that it counts never become fewer.
+        SQLite itself writes the file when it empties the log; its change counter never decreases.
         """
         handle = _opened[self.identity].handle
         if handle is None or not hasattr(os, "pread"):
@@ -129,27 +129,27 @@ class SqliteFile:
                     f"{str(self.path)!r} was overwritten while it was open: nothing was or will be acknowledged. "
                     "Close the store, move the file away with its -wal and -shm, and restore a backup"
                 )
-            self._changes, self._written = changes, (found.st_mtime_ns, found.st_size)
+            self._changes, self._written = changes, (status.st_mtime_ns, status.st_size)
 
     def _check(self, path: Path, identity: Identity) -> os.stat_result:
         try:
-            found = os.stat(path)
-            if (found.st_dev, found.st_ino) == identity:
-                return found
-            what = "was replaced by another file"
+            status = os.stat(path)
+            if (status.st_dev, status.st_ino) == identity:
+                return status
+            change = "was replaced by another file"
         except FileNotFoundError:
-            what = "was deleted or moved"
+            change = "was deleted or moved"
         except OSError as error:
-            what = f"cannot be found any more ({error.strerror})"
+            change = f"cannot be found any more ({error.strerror})"
         raise Unavailable(
-            f"{str(path)!r} {what} while it was open: nothing was or will be acknowledged. Put the file back, or let "
-            "the other one be, and open the store again"
+            f"{str(path)!r} {change} while it was open: nothing was or will be acknowledged. Put the file back, or "
+            "keep the new one, and open the store again"
         )
 
     def close(self) -> None:
-        """Let another store write; called once no connection of this store is open."""
+        """Release the write lock, after every connection of the store is closed."""
         if os.getpid() != self._process:
-            return  # they are the parent's
+            return  # the handles are the parent's
         with _guard:
             opened = _opened[self.identity]
             opened.stores -= 1
@@ -163,7 +163,7 @@ class SqliteFile:
 
 
 def check_handles(name: str) -> None:
-    """Raise `Unavailable` if this process, or the machine, has no file handle left: SQLite does not say so."""
+    """Raise `Unavailable` if no file handle is left: SQLite's own message does not say so."""
     try:
         os.close(os.open(os.devnull, os.O_RDONLY))
     except OSError as error:
@@ -174,8 +174,8 @@ def check_handles(name: str) -> None:
 
 
 def _identity(file: Path | int) -> Identity:
-    found = os.stat(file)
-    return found.st_dev, found.st_ino
+    status = os.stat(file)
+    return status.st_dev, status.st_ino
 
 
 def _identity_or_none(path: Path) -> Identity | None:

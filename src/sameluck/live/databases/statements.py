@@ -84,11 +84,12 @@ class Source(NamedTuple):
 def statements() -> dict[str, Source]:
     """Return every statement by its name."""
     text = (files("sameluck.live.databases") / "statements.sql").read_text(encoding="utf-8")
-    by_name = {}
+    by_name: dict[str, Source] = {}
     for section in text.split("\n-- name: ")[1:]:
         heading, _, body = section.partition("\n")
         name, _, form = heading.partition(", ")
         lines = [line for line in body.splitlines() if not line.startswith("--")]
+        assert name not in by_name, f"two statements are named {name}"
         by_name[name] = Source("\n".join(lines).strip(), form == "for lists")
     return by_name
 

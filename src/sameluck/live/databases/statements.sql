@@ -625,7 +625,7 @@ DISCARD PLANS
 -- Without a limit the server's own statement_timeout stays. By index: a list of unknown length is joined with a table by
 -- an index, also if the tables were empty when the statement was planned. Where there is no index the plan looks so costly
 -- that PostgreSQL would compile it, which takes 0.2 seconds.
--- name: set_options
+-- name: set_server_options
 SELECT set_config('statement_timeout', COALESCE(:milliseconds, current_setting('statement_timeout')), true),
        CASE WHEN :by_index THEN (SELECT COUNT(set_config(name, 'off', true))
             FROM unnest(ARRAY['enable_hashjoin', 'enable_mergejoin', 'enable_seqscan', 'jit']) AS name) END

@@ -53,7 +53,7 @@ def discover(package: ModuleType) -> dict[str, type]:
     """The public NamedTuple classes that the modules of a package define, by the name of their text form."""
     found: dict[str, type] = {}
     for file in pkgutil.iter_modules(package.__path__):
-        if file.name in ("base", "registry"):
+        if file.name in ("base", "observations", "registry"):
             continue
         module = import_module(f"{package.__name__}.{file.name}")
         for name, kind in vars(module).items():

@@ -32,6 +32,9 @@ from sameluck.randomness.streams import Bits
 from sameluck.validation import is_listed
 
 DrawFunction: TypeAlias = Callable[..., float]
+Context: TypeAlias = None  # rewards depend on no context
+
+NO_CONTEXT: Context = None
 
 ENVIRONMENTS: dict[str, type[Environment]] = {}  # by the name of their text form
 _DRAW_FUNCTIONS: dict[type, DrawFunction] = {}
@@ -158,12 +161,12 @@ def moves(kind: type) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     return register
 
 
-def _always(parameters: Any, time: int) -> Any:
+def _always(parameters: Any, period: int, context: Context) -> Any:
     return parameters
 
 
-def _law_at(parameters: Any, time: int) -> Any:
-    """The law at a time, counted from 1: another one for laws that change only."""
+def _law_at(parameters: Any, period: int, context: Context) -> Any:
+    """Return the parameters in a period, counted from 1; the same object unless the environment moves."""
 
 
 law_at = dispatched(_law_at, _TIME_FUNCTIONS, otherwise=_always)

@@ -17,6 +17,8 @@ from sameluck import text_forms
 from sameluck.arrays import Floats, Ints
 from sameluck.environments.base import (
     ENVIRONMENTS,
+    NO_CONTEXT,
+    Context,
     Environment,
     draw,
     draws,
@@ -251,26 +253,28 @@ def _one_of(
 
 
 @moves(SelectedParameters)
-def _at_place(parameters: SelectedParameters, time: int) -> SelectedParameters:
-    return SelectedParameters(parameters.first, parameters.others, time)
+def _at_place(parameters: SelectedParameters, period: int, context: Context) -> SelectedParameters:
+    return SelectedParameters(parameters.first, parameters.others, period)
 
 
 @moves(CompiledDrifting)
-def _drifting_at(parameters: CompiledDrifting, time: int) -> CompiledDrifting:
-    return CompiledDrifting(parameters.selection, parameters.legs, parameters.over, time)
+def _drifting_at(parameters: CompiledDrifting, period: int, context: Context) -> CompiledDrifting:
+    return CompiledDrifting(parameters.selection, parameters.legs, parameters.over, period)
 
 
 @moves(CompiledDriftingGaussian)
 def _drifting_gaussian_at(
-    parameters: CompiledDriftingGaussian, time: int
+    parameters: CompiledDriftingGaussian, period: int, context: Context
 ) -> CompiledDriftingGaussian:
-    return CompiledDriftingGaussian(parameters.mean, parameters.sd, parameters.over, time)
+    return CompiledDriftingGaussian(parameters.mean, parameters.sd, parameters.over, period)
 
 
 @moves(CompiledSwitching)
-def _switching_at(parameters: CompiledSwitching, time: int) -> CompiledSwitching:
+def _switching_at(
+    parameters: CompiledSwitching, period: int, context: Context
+) -> CompiledSwitching:
     return CompiledSwitching(
-        parameters.selection, parameters.many, parameters.every, parameters.repeat, time
+        parameters.selection, parameters.many, parameters.every, parameters.repeat, period
     )
 
 
@@ -278,7 +282,7 @@ def _switching_at(parameters: CompiledSwitching, time: int) -> CompiledSwitching
 def _draw_one_of(parameters: SelectedParameters, row: int, arm: int, bits: Bits) -> float:
     if parameters.place == 0:
         return draw(parameters.first, row, arm, bits)
-    return draw(law_at(parameters.others, parameters.place - 1), row, arm, bits)
+    return draw(law_at(parameters.others, parameters.place - 1, NO_CONTEXT), row, arm, bits)
 
 
 @draws(CompiledDrifting)
@@ -287,7 +291,7 @@ def _draw_drifting(parameters: CompiledDrifting, row: int, arm: int, bits: Bits)
     which = int(place)
     if uniform(bits) < place - which:
         which += 1
-    return draw(law_at(parameters.selection, which), row, arm, again(bits, 1))
+    return draw(law_at(parameters.selection, which, NO_CONTEXT), row, arm, again(bits, 1))
 
 
 @draws(CompiledDriftingGaussian)
@@ -311,4 +315,4 @@ def _draw_drifting_gaussian(
 def _draw_switching(parameters: CompiledSwitching, row: int, arm: int, bits: Bits) -> float:
     turn = (parameters.time - 1) // parameters.every
     which = turn % parameters.many if parameters.repeat else min(turn, parameters.many - 1)
-    return draw(law_at(parameters.selection, which), row, arm, bits)
+    return draw(law_at(parameters.selection, which, NO_CONTEXT), row, arm, bits)

@@ -17,7 +17,8 @@ from sameluck.compilation.decorators import compiled
 from sameluck.design import Replay
 from sameluck.environments.base import Environment, draw
 from sameluck.experiment import Experiment
-from sameluck.policies.base import Tally, memory_of, prepare, select
+from sameluck.policies.base import memory_of, prepare, select
+from sameluck.policies.observations import cell_of, empty_observations, observe, tally_of
 from sameluck.randomness.streams import ALL_POLICIES, DECISION, REWARD, stream, subkey, word
 
 
@@ -68,20 +69,17 @@ class _Learner:
         self.policy = prepare(experiment.policies[name], arms, experiment.horizon)
         owner = Replay().noise_owner(name)
         self.noise = stream(np.uint64(experiment.seed), DECISION, replication, np.uint64(owner))
-        self.pulls, self.totals = np.zeros(arms, np.int64), np.zeros(arms)
-        self.means, self.memory = np.zeros(arms), np.zeros(memory_of(self.policy, arms))
-        self.last, self.reward = 0, 0.0
+        self.observations = empty_observations(arms, memory_of(self.policy, arms))
+        self.last_arm, self.last_reward = 0, 0.0
         self.history = History([], [], [])
 
     def choose(self, period: int) -> int:
-        tally = Tally(self.pulls, self.totals, self.means, self.memory, self.last, self.reward)
+        tally = tally_of(self.observations, self.last_arm, self.last_reward)
         return int(select(self.policy, tally, period, self.noise))
 
     def learn(self, arm: int, reward: float, *, replayed: bool) -> None:
-        self.pulls[arm] += 1
-        self.totals[arm] += reward
-        self.means[arm] = self.totals[arm] / self.pulls[arm]
-        self.last, self.reward = arm, reward
+        observe(self.observations, cell_of(arm), arm, reward)
+        self.last_arm, self.last_reward = arm, reward
         self.history.arms.append(arm)
         self.history.rewards.append(reward)
         self.history.replayed.append(replayed)

@@ -8,11 +8,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numpy as np
-
 from sameluck import text_forms
 from sameluck.arrays import Floats
-from sameluck.compilation.decorators import inlined
 from sameluck.compilation.functions import is_builtin
 from sameluck.errors import Invalid, shown
 from sameluck.policies.base import (
@@ -36,6 +33,7 @@ from sameluck.policies.base import (
     selects,
 )
 from sameluck.policies.external import External
+from sameluck.policies.observations import store_tally, stored_tally, stored_tally_size
 from sameluck.randomness.streams import Key
 from sameluck.validation import require_whole
 
@@ -152,43 +150,20 @@ class _Batched(NamedTuple):
     size: int
 
     def memory(self, arms: int) -> int:
-        return 3 * arms + 2  # the tally at the start of the batch
-
-
-@inlined
-def _store_tally(tally: Tally) -> None:
-    arms, memory = tally.pulls.size, tally.memory
-    pulls = memory[:arms].view(np.int64)
-    for arm in range(arms):
-        pulls[arm] = tally.pulls[arm]
-        memory[arms + arm] = tally.totals[arm]
-        memory[2 * arms + arm] = tally.means[arm]
-    memory[3 * arms] = tally.last_arm
-    memory[3 * arms + 1] = tally.last_reward
-
-
-@inlined
-def _stored_tally(tally: Tally) -> Tally:
-    arms, memory = tally.pulls.size, tally.memory
-    return Tally(
-        memory[:arms].view(np.int64),
-        memory[arms : 2 * arms],
-        memory[2 * arms : 3 * arms],
-        memory[3 * arms + 2 :],
-        np.int64(memory[3 * arms]),  # type: ignore[arg-type]
-        memory[3 * arms + 1],
-    )
+        return stored_tally_size(arms)  # for the tally at the start of the batch
 
 
 @selects(_Batched)
 def _select_in_batch(policy: _Batched, tally: Tally, period: int, noise: Key) -> int:
     if (period - 1) % policy.size == 0:
-        _store_tally(tally)
-    return select(policy.inner, _stored_tally(tally), period, noise)
+        store_tally(tally)
+    return select(policy.inner, stored_tally(tally), period, noise)
 
 
 @probabilities(_Batched)
-def _chances_in_batch(policy: _Batched, tally: Tally, period: int, probabilities: Floats) -> None:
+def _probabilities_in_batch(
+    policy: _Batched, tally: Tally, period: int, probabilities: Floats
+) -> None:
     if (period - 1) % policy.size == 0:
-        _store_tally(tally)
-    fill_probabilities(policy.inner, _stored_tally(tally), period, probabilities)
+        store_tally(tally)
+    fill_probabilities(policy.inner, stored_tally(tally), period, probabilities)

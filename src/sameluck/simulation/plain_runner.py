@@ -93,7 +93,7 @@ class PlainRunner:
             with runner.refusals.explaining(parameters):
                 period = run_one(policy, guarded, noise, arrays, 0, results, recording)
         except OutOfTime:
-            done = int(np.searchsorted(checkpoints, arrays.pulls.sum(), side="right"))
+            done = int(np.searchsorted(checkpoints, arrays.observations.pulls.sum(), side="right"))
             rewards, pulls = results.rewards[:, :done], results.pulls[:, :done]
             return Results(results.indexed_by_period, checkpoints[:done], rewards, pulls)
         runner.refusals.check_arm(replication, period)
@@ -121,7 +121,7 @@ class PlainRunner:
         policy = guarded_policy(runner.policy, self.deadline)
         try:
             period = sum_exploration_excess.function(
-                policy, runner.empty_arrays(), checkpoints, trajectory, filled, sums
+                policy, runner.empty_observations(), checkpoints, trajectory, filled, sums
             )
         except OutOfTime:
             return sums[np.isfinite(sums)]

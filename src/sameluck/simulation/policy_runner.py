@@ -20,6 +20,7 @@ from sameluck.policies.base import (
     select_function_of,
     states_probabilities,
 )
+from sameluck.policies.observations import Observations
 from sameluck.simulation.loop import (
     Results,
     StreamOwners,
@@ -104,10 +105,10 @@ class PolicyRunner:
         if not states_probabilities(self.policy):
             return sums
         probabilities = np.zeros(self.experiment.n_arms)
-        arrays = self.empty_arrays()
+        observations = self.empty_observations()
         try:
             period = sum_exploration_excess(
-                self.policy, arrays, checkpoints, trajectory, probabilities, sums
+                self.policy, observations, checkpoints, trajectory, probabilities, sums
             )
         except Exception as error:
             if self.is_builtin:
@@ -132,10 +133,14 @@ class PolicyRunner:
         return trajectory
 
     def empty_arrays(self) -> WorkingArrays:
+        cells = self.experiment.n_arms
+        keys = _padded(cells, np.uint64), _padded(cells, np.uint64)
+        return WorkingArrays(*keys, self.empty_observations())
+
+    def empty_observations(self) -> Observations:
         arms = self.experiment.n_arms
-        return WorkingArrays(
-            _padded(arms, np.uint64),
-            _padded(arms, np.uint64),
+        return Observations(
+            _padded(arms, np.int64),
             _padded(arms, np.int64),
             _padded(arms, np.float64),
             _padded(arms, np.float64),

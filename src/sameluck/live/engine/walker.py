@@ -19,7 +19,14 @@ from sameluck.compilation.function_errors import locate_error
 from sameluck.errors import Unplayable
 from sameluck.experiment import Experiment
 from sameluck.live.options import Maker
-from sameluck.policies.base import Policy, Tally, select, select_function_of
+from sameluck.policies.base import Policy, select, select_function_of
+from sameluck.policies.observations import (
+    Observations,
+    cell_of,
+    empty_observations,
+    observe,
+    tally_of,
+)
 from sameluck.randomness.streams import DECISION, Key, stream
 from sameluck.trajectories import Trajectory, empty_trajectory
 
@@ -35,10 +42,7 @@ LAST_REWARD, TOTAL_REWARD = 0, 1
 class PolicyState(NamedTuple):
     """State of one policy in one replication."""
 
-    pulls: Ints  # per arm, in the periods whose rewards it has observed
-    totals: Floats
-    means: Floats
-    memory: Floats
+    observations: Observations  # of the periods whose rewards it has observed
     batch: Ints  # the arms it has chosen and whose rewards it has not observed
     pending: Ints  # how often each arm is among them
     counters: Ints  # periods observed, arms chosen, the last arm, checkpoints passed
@@ -73,7 +77,8 @@ def _walk(  # noqa: C901 one loop, kept whole for the compiler
     results: WalkResults,
 ) -> int:
     # Returns 0, or the period in which the policy chose an arm that does not exist.
-    arms = state.pulls.size
+    observations = state.observations
+    arms = observations.pulls.size
     periods, chosen = state.counters[PERIODS], state.counters[CHOSEN]
     last = state.counters[LAST_ARM]
     reward, earned = state.sums[LAST_REWARD], state.sums[TOTAL_REWARD]
@@ -81,7 +86,7 @@ def _walk(  # noqa: C901 one loop, kept whole for the compiler
     while periods < horizon and failed == 0:
         size = min(state.batch.size, horizon - periods)
         while chosen < size:
-            tally = Tally(state.pulls, state.totals, state.means, state.memory, last, reward)
+            tally = tally_of(observations, last, reward)
             arm = select(policy, tally, periods + chosen + 1, noise)
             if arm < 0 or arm >= arms:
                 failed = periods + chosen + 1
@@ -92,31 +97,30 @@ def _walk(  # noqa: C901 one loop, kept whole for the compiler
         known = failed == 0
         for place in range(chosen):
             arm = state.batch[place]
-            if state.pulls[arm] + state.pending[arm] > buffers.end[arm]:
+            cell = cell_of(arm)
+            if observations.reads[cell] + state.pending[arm] > buffers.end[cell]:
                 known = False
                 break
         if not known:
             break
         for place in range(size):
             last = state.batch[place]
-            pulled = state.pulls[last]
-            reward = buffers.values[buffers.offset[last] + pulled % buffers.size[last]]
-            total = state.totals[last] + reward
-            state.pulls[last] = pulled + 1
-            state.totals[last] = total
-            state.means[last] = total / (pulled + 1)
+            cell = cell_of(last)
+            position = observations.reads[cell]
+            reward = buffers.values[buffers.offset[cell] + position % buffers.size[cell]]
+            observe(observations, cell, last, reward)
             state.pending[last] -= 1
             earned += reward
             if results.trajectory.arms.size > 0:
                 results.trajectory.arms[periods] = last
-                results.trajectory.positions[periods] = pulled
+                results.trajectory.positions[periods] = position
                 results.trajectory.rewards[periods] = reward
             periods += 1
             passed = state.counters[CHECKPOINTS]
             if passed < results.checkpoints.size and periods == results.checkpoints[passed]:
                 results.rewards[passed] = earned
                 for each in range(arms):
-                    results.pulls[passed, each] = state.pulls[each]
+                    results.pulls[passed, each] = observations.pulls[each]
                 state.counters[CHECKPOINTS] = passed + 1
         chosen = 0
     state.counters[PERIODS], state.counters[CHOSEN] = periods, chosen
@@ -174,10 +178,7 @@ class CompiledWalker:
         key = _decision_key(np.uint64(experiment.seed), replication, np.uint64(stream_owner))
         self.noise = Key(*map(np.uint64, key))  # machine code returns plain integers
         self.state = PolicyState(
-            pulls=np.zeros(arms, np.int64),
-            totals=np.zeros(arms),
-            means=np.zeros(arms),
-            memory=np.zeros(prepared.memory),
+            observations=empty_observations(arms, prepared.memory),
             batch=np.zeros(prepared.batch, np.int64),
             pending=np.zeros(arms, np.int64),
             counters=np.zeros(4, np.int64),
@@ -195,7 +196,7 @@ class CompiledWalker:
     @property
     def pulls(self) -> Ints:
         """Pulls of each arm in those periods."""
-        return self.state.pulls
+        return self.state.observations.pulls
 
     def buffer_end(self, arm: int) -> int:
         """The position in an arm's stack of the next reward to push."""
@@ -204,7 +205,7 @@ class CompiledWalker:
     def buffer_room(self, arm: int) -> int:
         """How many more rewards of an arm can be pushed before it advances."""
         buffers = self.buffers
-        return int(buffers.size[arm] - (buffers.end[arm] - self.state.pulls[arm]))
+        return int(buffers.size[arm] - (buffers.end[arm] - self.state.observations.reads[arm]))
 
     def push(self, arm: int, values: Sequence[float] | Floats) -> None:
         """Append the next rewards of an arm's stack to its buffer."""
@@ -219,7 +220,7 @@ class CompiledWalker:
         if self.buffers.end[arm] != position:
             return
         if len(values) == 1 and self._ring:  # the usual case, without arrays
-            if position - self.state.pulls[arm] < self._ring:
+            if position - self.state.observations.reads[arm] < self._ring:
                 self.buffers.values[arm * self._ring + position % self._ring] = values[0]
                 self.buffers.end[arm] = position + 1
         elif room := self.buffer_room(arm):
@@ -239,14 +240,14 @@ class CompiledWalker:
             raise Unplayable(message) from error
         if failed:
             raise Unplayable(
-                f"policy {prepared.name!r} chose an arm outside 0..{self.state.pulls.size - 1} in period {failed}; "
-                "its select function must return an arm's index"
+                f"policy {prepared.name!r} chose an arm outside 0..{self.pulls.size - 1} in period {failed}; its "
+                "select function must return an arm's index"
             )
 
     def shrink_buffers(self) -> None:
         """Drop the rewards that it has not read; they must be pushed again."""
-        buffers = _empty_buffers(self.state.pulls.size, self.prepared.batch, None)
-        buffers.end[:] = self.state.pulls
+        buffers = _empty_buffers(self.state.observations.pulls.size, self.prepared.batch, None)
+        buffers.end[:] = self.state.observations.reads
         self.buffers, self._ring = buffers, int(buffers.size[0])
 
     def next_entries(self) -> list[ArmPosition]:
@@ -254,8 +255,8 @@ class CompiledWalker:
         chosen = int(self.state.counters[CHOSEN])
         if chosen == 1:
             arm = int(self.state.batch[0])
-            return [(arm, int(self.state.pulls[arm]))]
-        return entries_of(self.state.batch[:chosen].tolist(), self.state.pulls)
+            return [(arm, int(self.state.observations.reads[arm]))]
+        return entries_of(self.state.batch[:chosen].tolist(), self.state.observations.reads)
 
 
 def entries_of(batch: Sequence[int], pulls: Ints) -> list[ArmPosition]:

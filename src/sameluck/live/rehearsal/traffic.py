@@ -16,7 +16,13 @@ from typing import Any, NamedTuple, TypeAlias, cast
 import numpy as np
 
 from sameluck import text_forms
-from sameluck.environments.base import EnvironmentLike, draw, law_at, prepared_parameters
+from sameluck.environments.base import (
+    NO_CONTEXT,
+    EnvironmentLike,
+    draw,
+    law_at,
+    prepared_parameters,
+)
 from sameluck.environments.registry import as_environment
 from sameluck.errors import Invalid, shown
 from sameluck.live.experiment import LiveExperiment
@@ -165,4 +171,4 @@ class UserRewards:
             address = replication, assignment.policy, arm, assignment.position
             bits = bits_at(self.experiment, *address)
         parameters = self._parameters(replication if self.environment.is_prior else 0)
-        return float(draw(law_at(parameters, user), 0, arm, bits))
+        return float(draw(law_at(parameters, user, NO_CONTEXT), 0, arm, bits))

@@ -60,20 +60,21 @@ def t_interval(values: Floats, level: float) -> Interval:
 
 def standard_error(values: Floats) -> Floats:
     """Return the standard error of the mean, or of each column's mean; exactly 0 for equal values."""
-    if len(values) < 2:
+    if len(values) < 2:  # one value has no spread to estimate
         return np.zeros(values.shape[1:])
+    # Rounding leaves the standard deviation of equal values slightly above 0, which would give an absurd t.
     varying = np.any(values != values[0], axis=0)
     return np.where(varying, values.std(axis=0, ddof=1), 0.0) / math.sqrt(len(values))
 
 
-def welch_interval(values: Floats, others: Floats, level: float) -> Interval:
+def welch_interval(values: Floats, control_values: Floats, level: float) -> Interval:
     """Return the interval of the difference between two independent means with unequal variances (Welch, 1947)."""
-    first, second = (float(standard_error(x)) ** 2 for x in (values, others))
-    error, difference = math.sqrt(first + second), float(values.mean() - others.mean())
+    first, second = (float(standard_error(x)) ** 2 for x in (values, control_values))
+    error, difference = math.sqrt(first + second), float(values.mean() - control_values.mean())
     if error == 0:
         return UNKNOWN
-    parts = first**2 / (values.size - 1) + second**2 / (others.size - 1)
-    return _student(difference, error, (first + second) ** 2 / parts, level)
+    denominator = first**2 / (values.size - 1) + second**2 / (control_values.size - 1)
+    return _student(difference, error, (first + second) ** 2 / denominator, level)
 
 
 def _student(mean: float, error: float, freedom: float, level: float) -> Interval:
@@ -122,7 +123,9 @@ class _Bootstrap(NamedTuple):
     @staticmethod
     def of(values: Floats) -> _Bootstrap:
         mean, means = values.mean(axis=0), _resampled_means(values)
+        # Half of the ties count as below: means of whole numbers tie often.
         below = (np.sum(means < mean, axis=0) + np.sum(means <= mean, axis=0)) / (2 * len(means))
+        # The jackknife's acceleration of a mean is its skewness over 6 sqrt(n).
         deviations = values - mean
         cubes, squares = np.sum(deviations**3, axis=0), np.sum(deviations**2, axis=0)
         return _Bootstrap(means, scipy.special.ndtri(below), cubes / (6 * squares**1.5))
@@ -136,6 +139,7 @@ class _Bootstrap(NamedTuple):
         shifted = self.bias + scipy.special.ndtri(tails)
         probabilities = scipy.special.ndtr(self.bias + shifted / (1 - self.acceleration * shifted))
         last = len(self.means) - 1
+        # Interpolate linearly between neighbouring order statistics.
         whole = np.minimum((last * probabilities).astype(int), last - 1)
         lower, upper = (self.means[at, np.arange(whole.size)] for at in (whole, whole + 1))
         between: Floats = lower + (last * probabilities - whole) * (upper - lower)
@@ -146,7 +150,7 @@ class _Bootstrap(NamedTuple):
         smallest = 1.0 / len(self.means)
         narrow, wide = np.zeros(self.bias.size), np.full(self.bias.size, 1.0 - smallest)
         always_excluded = ~self._contain_zero(wide)
-        for _ in range(40):
+        for _ in range(40):  # halvings beyond the resolution of the resamples
             middle = (narrow + wide) / 2
             inside = self._contain_zero(middle)
             narrow, wide = np.where(inside, narrow, middle), np.where(inside, middle, wide)
@@ -208,6 +212,7 @@ def anytime_half_widths(values: Floats, level: float) -> Floats:
     """Return the half-width after each value; infinite while the values are too few or equal."""
     counts = np.arange(1, values.size + 1)
     mean = np.cumsum(values) / counts
+    # Squares around the first value: around 0 they would cancel where the mean is large.
     squares = np.cumsum((values - values[0]) ** 2) / counts
     variance = np.maximum(squares - (mean - values[0]) ** 2, 0)
     return _anytime_half(np.sqrt(variance), counts, level)
@@ -222,6 +227,7 @@ def anytime_half_width(values: Floats, level: float) -> float:
 def _anytime_half(sds: Floats, counts: Ints, level: float) -> Floats:
     alpha = 1 - level
     c = _mixture(alpha)
+    # Solves E_m(mu) = 1 / alpha for the distance of mu from the mean; no finite solution while m is small.
     share = 1 - (alpha**2 * c / (counts + c)) ** (1 / counts)
     denominator = counts - (counts + c) * share
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -236,6 +242,7 @@ def anytime_p_values(values: Floats, level: float = 0.95) -> Floats:
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = squares / (squares - total**2 / (counts + c))
     ratio = np.where(squares > 0, ratio, 1.0)
+    # In logarithms: the evidence overflows for clear differences.
     log_evidence = 0.5 * np.log(c / (counts + c)) + 0.5 * counts * np.log(ratio)
     return np.minimum(1.0, np.exp(-log_evidence))
 
@@ -279,6 +286,7 @@ def obrien_fleming(replications: int, looks: int, level: float) -> tuple[Planned
             f"{MIN_FIRST_LOOK}, where a t interval of its level misses far too often; plan {MIN_FIRST_LOOK * looks} "
             f"replications or {max(1, replications // MIN_FIRST_LOOK)} looks"
         )
+    # Bisection: the probability of crossing falls as c grows; a single look gives the lower end.
     low, high = float(scipy.special.ndtri(0.5 + level / 2)), 9.0
     for _ in range(50):
         middle = (low + high) / 2
@@ -296,6 +304,7 @@ def _crossing(c: float, looks: int) -> float:
     """Return the probability that sums of 1 to `looks` standard normal steps ever leave +-c sqrt(looks)."""
     edge = c * math.sqrt(looks)
     grid = np.linspace(-edge, edge, 801)
+    # Trapezoidal rule; the density of sums that have stayed inside is convolved with one more step per look.
     weights = np.full(grid.size, grid[1] - grid[0])
     weights[[0, -1]] /= 2
     step = np.exp(-0.5 * np.linspace(-2 * edge, 2 * edge, 1601) ** 2) / math.sqrt(2 * math.pi)

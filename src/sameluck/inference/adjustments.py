@@ -98,6 +98,7 @@ def _coefficients(plain: Floats, variates: Floats) -> Floats:
     scale = variates.std(axis=0)
     used = scale > 0
     centred = (variates[:, used] - variates[:, used].mean(axis=0)) / scale[used]
+    # One decomposition gives the fits of all penalties, and their leave-one-out errors by the leverages.
     left, sizes, right = np.linalg.svd(centred, full_matrices=False)
     response = plain - plain.mean()
     projected = left.T @ response
@@ -108,6 +109,7 @@ def _coefficients(plain: Floats, variates: Floats) -> Floats:
         errors = (response - left @ (kept * projected)) / np.maximum(1 - leverage, 1e-9)
         fits.append((float(np.mean(errors**2)), penalty, errors))
     _, penalty, errors = min(fits, key=lambda fit: fit[0])
+    # Against the leave-one-out errors of the plain mean.
     gains = (response * count / (count - 1)) ** 2 - errors**2
     result = np.zeros(variates.shape[1])
     if gains.mean() > MIN_GAIN * gains.std(ddof=1) / math.sqrt(count):

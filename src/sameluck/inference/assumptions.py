@@ -87,6 +87,7 @@ def replications_for_skewness(values: Floats) -> int:
     """Return the replications that a t interval of such skewed values needs; 0 if the skewness may be chance."""
     if values.size < 8 or values.std() == 0:
         return 0
+    # Moments, without a correction for bias: the threshold is coarse.
     skewness = float(np.mean(((values - values.mean()) / values.std()) ** 3))
     # The standard error of skewness is about sqrt(6 / m).
     if abs(skewness) <= max(LARGE_SKEWNESS, 3 * math.sqrt(6 / values.size)):

@@ -19,7 +19,7 @@ from sameluck.design import Naive
 from sameluck.errors import Invalid
 from sameluck.inference.adjustments import adjusted_differences
 from sameluck.inference.metrics import REWARD, Metric, measured
-from sameluck.inference.requests import Pair, Request, check_request, pairings
+from sameluck.inference.requests import Pair, Request, check_request, policy_pairs
 from sameluck.inference.tails import quantile_moments, quantile_of, tail_difference
 from sameluck.inference.variance_ratios import Moments, VarianceRatio, moments, ratio_of
 from sameluck.intervals import Interval
@@ -119,7 +119,7 @@ def estimated_effects(
 def requested_pairs(runs: Runs, request: Request) -> list[Pair]:
     """Return the pairs of policies to compare."""
     best = best_policy(runs, request.metric_definition)
-    return list(pairings[request.pairs](runs.policies, str(request.control), best))
+    return policy_pairs(request.pairs, runs.policies, str(request.control), best)
 
 
 def _same(runs: Runs, pair: Pair) -> bool:
@@ -208,6 +208,7 @@ def _estimates(runs: Runs, pairs: list[Pair], request: Request) -> dict[PairAt, 
             estimates = map(_Estimate, intervals, method.p_values(columns))
             together |= zip(family, estimates, strict=True)
         return together
+    # Bonferroni: all keys at once, because bootstrap intervals share their resamples.
     alone = _each_alone(runs, keys, request._replace(level=1 - (1 - request.level) / size))
     return {
         key: _Estimate(

@@ -68,9 +68,10 @@ class IntervalMethod:
 
     def intervals(self, columns: Floats, level: float) -> list[Interval]:
         """Return the interval of each column alone; axes (replication, comparison)."""
+        # Contiguous columns sum in the order of a single column, so the bits are the same.
         return [self.interval(column, level) for column in np.ascontiguousarray(columns.T)]
 
-    def two_sample_interval(self, values: Floats, others: Floats, level: float) -> Interval:
+    def two_sample_interval(self, values: Floats, control_values: Floats, level: float) -> Interval:
         """Return the interval of the difference between the means of two independent samples."""
         raise NotImplementedError
 
@@ -108,8 +109,8 @@ class Student(IntervalMethod):
     def interval(self, values: Floats, level: float) -> Interval:
         return t_interval(values, level)
 
-    def two_sample_interval(self, values: Floats, others: Floats, level: float) -> Interval:
-        return welch_interval(values, others, level)
+    def two_sample_interval(self, values: Floats, control_values: Floats, level: float) -> Interval:
+        return welch_interval(values, control_values, level)
 
     def joint_intervals(self, columns: Floats, level: float) -> list[Interval]:
         return max_t_intervals(columns, level)
@@ -155,8 +156,8 @@ class Anytime(IntervalMethod):
         return anytime_interval(values, level)
 
     def one_sided_half_widths(self, columns: Floats, level: float) -> Floats:
-        each = one_sided_level(level, columns.shape[1])
-        halves = [anytime_half_width(column, each) for column in columns.T]
+        column_level = one_sided_level(level, columns.shape[1])
+        halves = [anytime_half_width(column, column_level) for column in columns.T]
         return np.array(halves)
 
     def half_widths_at_looks(self, groups: Floats, level: float) -> Floats:

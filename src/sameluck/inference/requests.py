@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
 from typing import NamedTuple, TypeAlias
 
 from sameluck.errors import Invalid
@@ -16,32 +15,24 @@ from sameluck.validation import require_one_of
 
 Pair: TypeAlias = tuple[str, str]  # policy, control
 
-Pairing: TypeAlias = Callable[[tuple[str, ...], str, str], Iterator[Pair]]
+PAIRINGS = ("control", "all", "best")
 
 
-def control_pairs(names: tuple[str, ...], control: str, best: str) -> Iterator[Pair]:  # noqa: ARG001
-    """Return every other policy with the control."""
-    return ((name, control) for name in names if name != control)
-
-
-def all_pairs(names: tuple[str, ...], control: str, best: str = "") -> Iterator[Pair]:  # noqa: ARG001
+def all_pairs(names: tuple[str, ...], control: str) -> list[Pair]:
     """Return every two policies once, pairs with the control first."""
     ordered = [control, *(name for name in names if name != control)]
-    return ((later, earlier) for earlier, later in itertools.combinations(ordered, 2))
+    return [(later, earlier) for earlier, later in itertools.combinations(ordered, 2)]
 
 
-def best_pairs(names: tuple[str, ...], control: str, best: str) -> Iterator[Pair]:  # noqa: ARG001
-    """Return every other policy with the policy that earned most at the last checkpoint."""
-    return ((name, best) for name in names if name != best)
+def policy_pairs(pairing: str, names: tuple[str, ...], control: str, best: str) -> list[Pair]:
+    """Return every two policies, or every other policy with the control or with the best policy."""
+    if pairing == "all":
+        return all_pairs(names, control)
+    reference = best if pairing == "best" else control
+    return [(name, reference) for name in names if name != reference]
 
 
-pairings: dict[str, Pairing] = {
-    "control": control_pairs,
-    "all": all_pairs,
-    "best": best_pairs,
-}
-
-families = ("pairs", "checkpoints", "both", "none")
+FAMILIES = ("pairs", "checkpoints", "both", "none")
 
 
 class Request(NamedTuple):
@@ -69,10 +60,10 @@ class Request(NamedTuple):
 def check_request(experiment: Experiment, replications: int, request: Request) -> Request:
     """Return the request with its defaults; raise `Invalid` if the experiment cannot answer it."""
     check_level(request.level)
-    require_one_of("pairs", request.pairs, list(pairings))
+    require_one_of("pairs", request.pairs, PAIRINGS)
     require_one_of("interval", request.interval, list(INTERVALS))
     simultaneous = request.simultaneous or "pairs"
-    require_one_of("simultaneous", simultaneous, families)
+    require_one_of("simultaneous", simultaneous, FAMILIES)
     if request.adjust is not None:
         require_one_of("adjust", request.adjust, adjustments)
     control = experiment.control if request.control is None else request.control

@@ -118,6 +118,7 @@ def _drawn_spread(experiment: Experiment, environment: Environment) -> Spread:
     arms = experiment.n_arms
     rows = min(experiment.replications, _MAX_REPLICATIONS) if environment.is_prior else 1
     parameters = prepared_parameters(environment, experiment.seed, range(rows), arms)
+    # AUDIT is a stream of its own: drawing from it changes no simulated reward.
     key = stream(experiment.seed, AUDIT, 0, 0)
     sampled_arms = np.unique(np.linspace(0, arms - 1, _MAX_ARMS).astype(int)).tolist()
     rewards = np.array(

@@ -78,19 +78,22 @@ def _largest_rotated_t(values: Floats, level: float, *, one_sided: bool = False)
     residuals = values - values.mean(axis=0)
     residuals /= np.sqrt(np.sum(residuals**2, axis=0))
     factor = _span_coordinates(residuals)
+    # A fixed seed: the same runs give the same interval.
     rank, rng = factor.shape[0], np.random.Generator(np.random.PCG64(20_240_301))
     cosines = np.empty(rotations)
-    step = max(1, 200_000 // comparisons)
+    step = max(1, 200_000 // comparisons)  # rotations at once, for bounded memory
     for start in range(0, rotations, step):
         rows = min(step, rotations - start)
         direction = rng.standard_normal((rows, rank))
         squares = np.sum(direction**2, axis=1)
+        # The components outside the span matter by their length alone, which is chi-square.
         if count > rank:
             squares += rng.chisquare(count - rank, rows)
         products = direction @ factor
         largest = (products if one_sided else np.abs(products, out=products)).max(axis=1)
         cosines[start : start + rows] = largest / np.sqrt(squares)
     cosines.sort()
+    # The cosine between a column and the rotated direction gives the column's t statistic.
     return cosines * math.sqrt(count - 1) / np.sqrt(1 - np.minimum(cosines**2, 1 - 1e-15))
 
 
@@ -104,6 +107,7 @@ def _span_coordinates(columns: Floats) -> Floats:
     if count <= MAX_EXACT_COMPARISONS:
         factor: Floats = np.linalg.qr(columns, mode="r")  # type: ignore[assignment]  # an array, in this mode
         return factor
+    # The smaller of the two Gram matrices has the same nonzero eigenvalues.
     tall = rows > count
     squares, vectors = np.linalg.eigh(columns.T @ columns if tall else columns @ columns.T)
     kept = squares > 1e-10 * squares[-1]

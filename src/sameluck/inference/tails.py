@@ -34,7 +34,8 @@ def _ranks(count: int, share: float) -> _Ranks:
     """
     below = scipy.special.bdtr(np.arange(count + 1), count, share)  # P(Binomial <= k)
     above = scipy.special.bdtrc(np.arange(count + 1) - 1.0, count, share)  # P(Binomial >= k)
-    above[0] = 1.0
+    above[0] = 1.0  # P(Binomial >= 0), for which bdtrc has no value
+    # Only at these error probabilities does a rank change.
     errors = np.unique(np.concatenate([[0.0, 1.0], 2 * below, 2 * above]))[::-1]
     errors = errors[errors <= 1]
     low = np.searchsorted(below, errors / 2, "right")
@@ -66,7 +67,7 @@ def _narrowest(ranks: _Ranks, level: float) -> int:
 
 
 def quantile_difference(
-    values: Floats, others: Floats, share: float, level: float, *, paired: bool
+    values: Floats, control_values: Floats, share: float, level: float, *, paired: bool
 ) -> Interval:
     """Return the interval of the difference between two quantiles, and the p-value of zero.
 
@@ -75,9 +76,9 @@ def quantile_difference(
     quantiles have in the limit; half a replication is added to each cell of its 2 x 2 table. Intervals of lower level
     are nested in intervals of higher level.
     """
-    if not varies(values) and not varies(others):
+    if not varies(values) and not varies(control_values):
         return UNKNOWN
-    low, high, ranks = _nested(values, others, share, paired=paired)
+    low, high, ranks = _nested(values, control_values, share, paired=paired)
     index = _narrowest(ranks, level)
     without_zero = ~((low <= 0) & (high >= 0))
     p_value = float(ranks.errors[int(without_zero.sum()) - 1]) if without_zero[0] else 1.0
@@ -85,16 +86,17 @@ def quantile_difference(
 
 
 def _nested(
-    values: Floats, others: Floats, share: float, *, paired: bool
+    values: Floats, control_values: Floats, share: float, *, paired: bool
 ) -> tuple[Floats, Floats, _Ranks]:
     """Return the bounds of the difference at every error probability, from narrow to wide."""
     ranks = _ranks(values.size, share)
-    first, second = quantile_of(values, share), quantile_of(others, share)
-    ordered, other_ordered = _with_ends(values), _with_ends(others)
-    correlation = _correlation(values <= first, others <= second) if paired else 0.0
-    below = _combined(first - ordered[ranks.low], other_ordered[ranks.high] - second, correlation)
-    above = _combined(ordered[ranks.high] - first, second - other_ordered[ranks.low], correlation)
+    first, second = quantile_of(values, share), quantile_of(control_values, share)
+    ordered, control_ordered = _with_ends(values), _with_ends(control_values)
+    correlation = _correlation(values <= first, control_values <= second) if paired else 0.0
+    below = _combined(first - ordered[ranks.low], control_ordered[ranks.high] - second, correlation)
+    above = _combined(ordered[ranks.high] - first, second - control_ordered[ranks.low], correlation)
     difference = first - second
+    # The estimated correlation may make a wider pair of intervals give a narrower one: keep the widest so far.
     return (
         difference - np.maximum.accumulate(below),
         difference + np.maximum.accumulate(above),
@@ -130,15 +132,15 @@ def tail_value(values: Floats, metric: Metric, level: float) -> tuple[float, Int
 
 
 def tail_difference(
-    values: Floats, others: Floats, metric: Metric, level: float, *, paired: bool
+    values: Floats, control_values: Floats, metric: Metric, level: float, *, paired: bool
 ) -> Interval:
     """Return the interval of the difference in the metric between two policies, and the p-value of zero."""
     assert metric.share is not None
     if metric.is_quantile:
-        return quantile_difference(values, others, metric.share, level, paired=paired)
-    independent = math.hypot(float(standard_error(values)), float(standard_error(others)))
-    error = float(standard_error(values - others)) if paired else independent
-    return _student(float(values.mean() - others.mean()), error, values.size, metric, level)
+        return quantile_difference(values, control_values, metric.share, level, paired=paired)
+    independent = math.hypot(float(standard_error(values)), float(standard_error(control_values)))
+    error = float(standard_error(values - control_values)) if paired else independent
+    return _student(float(values.mean() - control_values.mean()), error, values.size, metric, level)
 
 
 def _student(mean: float, error: float, count: int, metric: Metric, level: float) -> Interval:
@@ -153,14 +155,14 @@ def _student(mean: float, error: float, count: int, metric: Metric, level: float
 
 
 def quantile_moments(
-    values: Floats, others: Floats, share: float, *, paired: bool
+    values: Floats, control_values: Floats, share: float, *, paired: bool
 ) -> tuple[float, float]:
     """Return the difference of two quantiles, and the sd per replication that its standard error corresponds to.
 
     The standard error is half the width of the 68% interval (Woodruff, 1952).
     """
-    low, high, ranks = _nested(values, others, share, paired=paired)
+    low, high, ranks = _nested(values, control_values, share, paired=paired)
     index = _narrowest(ranks, LEVEL_OF_ONE_SD)
     sd = math.sqrt(values.size) * float(high[index] - low[index]) / 2
-    difference = quantile_of(values, share) - quantile_of(others, share)
+    difference = quantile_of(values, share) - quantile_of(control_values, share)
     return difference, sd if 0 < sd < math.inf else math.nan

@@ -114,13 +114,13 @@ def draw_effects(
     `scope` says in brackets which intervals hold together; `ax` are axes to draw on.
     """
     y_label, interval = f"effect on {quantity}", f"{percent(level)} interval{scope}"
-    many = len(curves) > MAX_BANDS
-    bars = many or all(len(curve.checkpoints) == 1 for curve in curves)
+    condensed = len(curves) > MAX_BANDS
+    bars = condensed or all(len(curve.checkpoints) == 1 for curve in curves)
     legend = 0.22 * len(curves) if len(curves) > MAX_LEGEND_INSIDE else 0.0
-    bar_height = 0.24 if many else 0.45
+    bar_height = 0.24 if condensed else 0.45
     height = 1.4 + bar_height * min(len(curves), MAX_BARS) if bars else 4.2 + legend
     with drawing((7.2, height), title, ax) as (figure, axes):
-        if many:
+        if condensed:
             _draw_ranking(axes, curves, y_label, interval, lowest_first=lowest_first)
         else:
             (_draw_bars if bars else _draw_bands)(axes, curves, y_label, interval)

@@ -1,4 +1,4 @@
-"""Tables: of formatted cells as HTML, text and LaTeX, of values as CSV."""
+"""Tables of formatted cells as HTML, text and LaTeX, and tables of values as CSV."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import textwrap
 from collections.abc import Sequence
 from functools import partial
 
-NARROWEST = 12  # columns of a name that is cut
+MIN_NAME_WIDTH = 12  # characters of a shortened name
 
 
 def html_table(
     header: Sequence[str], rows: Sequence[Sequence[str]], *, label: str = "A table", id: str = ""
 ) -> str:
-    """An HTML table of already formatted cells, in a box that scrolls sideways, also by the keyboard."""
+    """Return an HTML table of formatted cells, in a box that scrolls sideways, also by the keyboard."""
     head = "".join(f'<th scope="col">{html.escape(cell)}</th>' for cell in header)
     body = "".join(
         f"<tr>{''.join(f'<td>{html.escape(cell)}</td>' for cell in row)}</tr>" for row in rows
@@ -32,16 +32,16 @@ def html_table(
 def notebook(
     title: str, header: Sequence[str], rows: Sequence[Sequence[str]], sentences: Sequence[str]
 ) -> str:
-    """A title, a table and sentences as HTML."""
-    first, *rest = (f"<p>{html.escape(text)}</p>" for text in (title, *sentences))
-    return f"{first}{html_table(header, rows)}{''.join(rest)}"
+    """Return a title, a table and sentences as HTML."""
+    heading, *paragraphs = (f"<p>{html.escape(text)}</p>" for text in (title, *sentences))
+    return f"{heading}{html_table(header, rows)}{''.join(paragraphs)}"
 
 
 def text_table(header: Sequence[str], rows: Sequence[Sequence[str]], index: int = 1) -> str:
-    """A table for a terminal: the first column left-aligned, the others right-aligned.
+    """Return a table for a terminal, the first column left-aligned and the others right-aligned.
 
-    One that is wider than the terminal goes on below, with its first columns again: as many as tell rows apart
-    (`index`). Their cells are cut in the middle where that is needed, and headers are broken before a bracket.
+    A table wider than the terminal continues below, with its first `index` columns, which identify a row, repeated.
+    Their cells are shortened in the middle where necessary, and headers are broken before a bracket.
     """
     lines = [list(header), *(list(row) for row in rows)]
     if _total(_widths(lines)) > terminal_width():
@@ -50,13 +50,14 @@ def text_table(header: Sequence[str], rows: Sequence[Sequence[str]], index: int 
         lines[:1] = [above, below] if any(below) else [above]
         lines = _shortened(lines, index)
     widths = _widths(lines)
-    parts: list[list[int]] = []
+    blocks: list[list[int]] = []
     for column in range(index, len(widths)):
-        together = [*range(index), *(parts or [[]])[-1], column]
-        if not parts or _total([widths[one] for one in together]) > terminal_width():
-            parts.append([])
-        parts[-1].append(column)
-    return "\n\n".join(_part(lines, widths, [*range(index), *columns]) for columns in parts or [[]])
+        candidate = [*range(index), *(blocks or [[]])[-1], column]
+        if not blocks or _total([widths[number] for number in candidate]) > terminal_width():
+            blocks.append([])
+        blocks[-1].append(column)
+    texts = (_block(lines, widths, [*range(index), *columns]) for columns in blocks or [[]])
+    return "\n\n".join(texts)
 
 
 def _widths(lines: Sequence[Sequence[str]]) -> list[int]:
@@ -68,10 +69,10 @@ def _total(widths: Sequence[int]) -> int:
 
 
 def _shortened(lines: Sequence[Sequence[str]], index: int) -> list[list[str]]:
-    """The lines with the first columns so narrow that the widest of the others fits beside them."""
+    """Narrow the first columns until the widest other column fits beside them."""
     widths = _widths(lines)
     first, widest = widths[:index], max(widths[index:], default=0)
-    while _total([*first, widest]) > terminal_width() and max(first) > NARROWEST:
+    while _total([*first, widest]) > terminal_width() and max(first) > MIN_NAME_WIDTH:
         first[first.index(max(first))] -= 1
     return [
         [*(_cut(cell, width) for cell, width in zip(line, first, strict=False)), *line[index:]]
@@ -80,13 +81,13 @@ def _shortened(lines: Sequence[Sequence[str]], index: int) -> list[list[str]]:
 
 
 def _cut(cell: str, width: int) -> str:
-    """The beginning and the end of a cell that is too long: names of policies often differ in the end."""
+    """Keep both ends of a long cell, because names of policies often differ at the end."""
     if len(cell) <= width:
         return cell
     return f"{cell[: (width - 1) // 2]}..{cell[len(cell) - (width - 2) // 2 :]}"
 
 
-def _part(lines: Sequence[Sequence[str]], widths: Sequence[int], columns: Sequence[int]) -> str:
+def _block(lines: Sequence[Sequence[str]], widths: Sequence[int], columns: Sequence[int]) -> str:
     texts = (
         "  ".join(
             line[column].rjust(widths[column]) if column else line[column].ljust(widths[column])
@@ -94,30 +95,30 @@ def _part(lines: Sequence[Sequence[str]], widths: Sequence[int], columns: Sequen
         ).rstrip()
         for line in lines
     )
-    return "\n".join(text for text in texts if text)  # no header here is broken
+    return "\n".join(text for text in texts if text)  # the second header line may be empty
 
 
 def terminal_width() -> int:
-    """The columns of the terminal, or of the variable COLUMNS; as many as one likes if neither is known."""
+    """Return the columns of the terminal, or of the variable COLUMNS; unlimited if neither is known."""
     return shutil.get_terminal_size((0, 0)).columns or sys.maxsize
 
 
 def csv_table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """A table of values as CSV, in full precision."""
+    """Return a table of values as CSV, in full precision."""
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows([header, *rows])
     return text.getvalue()
 
 
 def wrapped(text: str, first: str = "", later: str = "") -> str:
-    """A paragraph for a terminal, in lines of at most 100 characters; `first` and `later` begin its lines."""
+    """Return a paragraph for a terminal, in lines of at most 100 characters; `first` and `later` begin its lines."""
     width = max(20, min(100, terminal_width()))
     fill = partial(textwrap.fill, width=width, break_long_words=False, break_on_hyphens=False)
     return fill(text, initial_indent=first, subsequent_indent=later)
 
 
 def latex_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table as a LaTeX tabular with booktabs rules."""
+    """Return a table as a LaTeX tabular with booktabs rules."""
     begin = rf"\begin{{tabular}}{{l{'r' * (len(header) - 1)}}}"
     head, *body = (
         " & ".join(cell.translate(_LATEX) for cell in line) + r" \\" for line in (header, *rows)

@@ -1,4 +1,4 @@
-"""Figures of a small replication, as `trace` returns it: the periods of each policy, and the reward stacks."""
+"""Figures of a small traced replication: the periods of each policy, and the reward stacks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ARROW = {"arrowstyle": "-|>", "color": "#D55E00", "lw": 1.1, "shrinkA": 0, "shr
 
 
 class Visit(NamedTuple):
-    """One period of one policy in a small replication."""
+    """Period of a policy in a small replication."""
 
     policy: str
     period: int  # from 1
@@ -30,26 +30,26 @@ class Visit(NamedTuple):
 
 
 def visits(trajectories: Mapping[str, Trajectory]) -> list[Visit]:
-    """Every period of a traced replication, each replayed reward with its last earlier visit."""
+    """Return every period of a traced replication, each replayed reward with its last earlier visit."""
     seen: dict[tuple[int, int], tuple[str, int]] = {}
     result = []
     for policy, trajectory in trajectories.items():
         rows = zip(*(column.tolist() for column in trajectory), strict=True)
-        own = [
+        policy_visits = [
             Visit(policy, period, arm, position, reward, seen[arm, position] if replayed else None)
             for period, (arm, position, reward, replayed) in enumerate(rows, 1)
         ]
-        seen |= {(visit.arm, visit.position): (policy, visit.period) for visit in own}
-        result += own
+        seen |= {(visit.arm, visit.position): (policy, visit.period) for visit in policy_visits}
+        result += policy_visits
     return result
 
 
 def draw_trajectories(
     trajectories: Mapping[str, Trajectory], *, arms: Sequence[str] = (), title: str = ""
 ) -> Figure:
-    """A small replication as `trace` returns it: each policy's arms and rewards, and an arrow to each replay.
+    """Draw a small replication from `trace`: each policy's arms and rewards, and an arrow to each replay.
 
-    `arms` are the arms' names; their numbers, from 0, if not given.
+    `arms` are the arms' names; the default is their numbers, from 0.
     """
     patches = optional("matplotlib.patches", "plots")
     names, all_visits = list(trajectories), visits(trajectories)
@@ -93,14 +93,14 @@ def draw_stacks(
     masked: tuple[int, int] | None = None,
     title: str = "",
 ) -> Figure:
-    """The reward stacks of a small replication: which policy used which entry, in which period.
+    """Draw the reward stacks of a small replication: which policy used which entry, in which period.
 
     Args:
-        trajectories: What `trace` returned, or some of its policies; none if `unused` has the stacks.
-        arms: The arms' names; their numbers, from 0, if not given.
-        unused: The whole stack of each arm, where the rewards that no policy used are known too.
+        trajectories: Result of `trace`, or some of its policies; empty if `unused` has the stacks.
+        arms: The arms' names; the default is their numbers, from 0.
+        unused: The whole stack of each arm, if rewards that no policy used are known too.
         masked: An arm and the position from which its rewards are hidden.
-        title: Above the figure.
+        title: Title of the figure.
     """
     patches = optional("matplotlib.patches", "plots")
     names, all_visits = list(trajectories), visits(trajectories)
@@ -111,7 +111,9 @@ def draw_stacks(
         axes.axis("off")
         axes.set(xlim=(-0.3, depth + 0.1), ylim=(n_arms - 0.05, -0.4))
         for arm, position in itertools.product(range(n_arms), range(depth)):
-            entry = [v for v in all_visits if (v.arm, v.position) == (arm, position)]
+            entry = [
+                visit for visit in all_visits if (visit.arm, visit.position) == (arm, position)
+            ]
             reward = entry[0].reward if entry else unused[arm][position] if unused else None
             look = {"fc": SHADES[min(len(entry), 2)]}
             if masked is not None and arm == masked[0] and position >= masked[1]:
@@ -137,7 +139,7 @@ def draw_stacks(
 def _draw_reward(
     axes: Axes, corner: tuple[int, int], reward: float, *, beside: bool, used: bool
 ) -> None:
-    """A reward in its entry; to the right of the centre if periods stand beside it."""
+    """Draw a reward in its entry, right of the centre if periods stand beside it."""
     x, y = corner[0] + (0.56 if beside else 0.47), corner[1] + 0.42
     shade = "0.1" if used or not beside else "0.55"
     axes.text(x, y, f"{reward:.3g}", ha="center", va="center", fontsize=11, color=shade)
@@ -162,5 +164,11 @@ def _check_room(columns: int) -> None:
 
 def _draw_legend(axes: Axes, patches: ModuleType, styles: Mapping[str, dict[str, str]]) -> None:
     frames = [patches.Patch(ec="0.2", lw=0.8, **style) for style in styles.values()]
-    place = {"loc": "upper center", "bbox_to_anchor": (0.5, 0.0)}
-    axes.legend(frames, list(styles), ncols=4, frameon=False, **place)
+    axes.legend(
+        frames,
+        list(styles),
+        ncols=4,
+        frameon=False,
+        loc="upper center",
+        bbox_to_anchor=(0.5, 0.0),
+    )

@@ -93,7 +93,7 @@ class CopySimulator:
         self.seed = twin_seed(runs.experiment)
         self.experiment: Experiment = runs.experiment.replace(seed=self.seed)
         self.checkpoints: Ints = runs.checkpoints
-        self.pairs = list(pairs or all_pairs(runs.policies, runs.experiment.control, ""))
+        self.pairs = list(pairs or all_pairs(runs.policies, runs.experiment.control))
         self.workers = (
             available_workers() if workers is None else require_whole("workers", workers, 1)
         )

@@ -1,11 +1,11 @@
-"""What docs/statistics.md promises beside what is measured, on cases that are hard for it.
+"""Error rates that docs/statistics.md promises, beside the measured rates on hard cases.
 
     python benchmarks/promises.py [--experiments 1000] [--json FILE] [--only NAME ...]
 
-Prints a Markdown table: a promise, the case, the replications of an experiment, the promised rate of errors, the
-measured one with its standard error, and whether it is kept: at most 3.3 standard errors above the promise, a false
-alarm in 1 of 2,000 rows. "-" in the promise: no such rate is promised there, and the column of unannounced errors
-counts: verdicts with the wrong sign to which neither a caution nor the sentence about unseen replications belongs.
+Prints a Markdown table: the promise, the case, the replications of an experiment, the promised error rate, the
+measured rate with its standard error, and whether the promise is kept. A kept rate is at most 3.3 standard errors
+above the promise, with a false alarm in 1 of 2,000 rows. "-" means that no rate is promised. Then the column of
+unannounced errors counts: verdicts with the wrong sign, without a caution or a sentence about unseen replications.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ EPSILON = sl.EpsilonGreedy(0.1)
 
 
 def _revenue() -> sl.Empirical:
-    """Nine users of ten buy nothing, the tenth spends a lognormal amount; the second arm sells a little more."""
+    """Return arms where a tenth of the users spend a lognormal amount; the second arm sells a little more."""
     rng = np.random.default_rng(1)
     spent = np.exp(rng.normal(2.0, 1.0, (2, 20_000)))
     bought = rng.random((2, 20_000)) < [[0.10], [0.12]]
@@ -41,7 +41,7 @@ def _revenue() -> sl.Empirical:
 
 
 class Case(NamedTuple):
-    """Two policies, the control first, in an environment."""
+    """Two policies, the control first, and an environment."""
 
     policies: dict[str, object]
     environment: object
@@ -67,7 +67,7 @@ CASES = {
 
 
 class Row(NamedTuple):
-    """One promise in one case."""
+    """Promise in a case."""
 
     promise: str
     case: str
@@ -79,13 +79,13 @@ class Row(NamedTuple):
 
     @property
     def error(self) -> float:
-        """The binomial standard error of the measured rate, at least that of the promised one."""
+        """Binomial standard error of the measured or the promised rate, whichever is larger."""
         rate = self.measured if self.promised is None else max(self.measured, self.promised)
         return math.sqrt(rate * (1 - rate) / self.experiments)
 
     @property
     def kept(self) -> str:
-        """Whether the measured rate is within its budget; "said" where the verdict warns instead."""
+        """Verdict on the measured rate; "said" where the comparison warns instead."""
         if self.promised is not None:
             return "yes" if self.measured <= self.promised + 3.3 * self.error else "NO"
         if self.unannounced is None:
@@ -94,7 +94,7 @@ class Row(NamedTuple):
         return "said" if self.unannounced <= budget else "NO"
 
     def cells(self) -> list[str]:
-        """The row as text."""
+        """Return the row as text."""
         unannounced = "" if self.unannounced is None else f"{self.unannounced:.1%}"
         promised = "-" if self.promised is None else f"{self.promised:.1%}"
         measured = f"{self.measured:.1%} ({self.error:.1%})"
@@ -108,8 +108,10 @@ def of_policies(policies: dict[str, object], environment: object, horizon: int) 
     return sl.Experiment(policies=policies, arms=arms, horizon=horizon, replications=2, seed=20_261)
 
 
-def parts(case: Case, count: int, experiments: int, **arguments: object) -> tuple[sl.Runs, list]:
-    """All runs of a case, and cut into experiments."""
+def simulated(
+    case: Case, count: int, experiments: int, **arguments: object
+) -> tuple[sl.Runs, list[sl.Runs]]:
+    """Simulate all experiments of a case; return the runs, whole and by experiment."""
     experiment = of_policies(case.policies, case.environment, case.horizon)
     whole = experiment.replace(replications=count * experiments)
     runs = sl.simulate(whole, case.environment, **arguments)
@@ -117,17 +119,17 @@ def parts(case: Case, count: int, experiments: int, **arguments: object) -> tupl
 
 
 def t_intervals(experiments: int) -> Iterator[Row]:
-    """Misses of the 95% t interval; where it is not exact, how often a wrong sign comes without a warning."""
+    """Measure misses of the 95% t interval, and wrong signs without a warning."""
     for name, case in CASES.items():
         for count in COUNTS:
-            runs, all_parts = parts(case, count, experiments)
-            truth = float((runs.rewards[:, 1, 0] - runs.rewards[:, 0, 0]).mean())
+            whole, by_experiment = simulated(case, count, experiments)
+            truth = float((whole.rewards[:, 1, 0] - whole.rewards[:, 0, 0]).mean())
             missed = unannounced = 0
-            for part in all_parts:
-                result = sl.compare(part)
-                (one,) = result.effects
-                missed += not one.low <= truth <= one.high
-                wrong = not one.low <= 0 <= one.high and one.effect * truth < 0
+            for runs in by_experiment:
+                result = sl.compare(runs)
+                (effect,) = result.effects
+                missed += not effect.low <= truth <= effect.high
+                wrong = not effect.low <= 0 <= effect.high and effect.effect * truth < 0
                 warned = result.cautions or "reversed if" in result.verdict
                 unannounced += wrong and not warned
             promised = 0.05 if case.exact else None
@@ -141,18 +143,18 @@ def equal(count: int) -> Case:
 
 
 def families(experiments: int) -> Iterator[Row]:
-    """Experiments with any finding among equal policies, and the best policy left out of those that may be best."""
+    """Measure findings among equal policies, and exclusions of the best policy."""
     for count in COUNTS:
         for pairs, case, name in (
             ("all", equal(8), "8 equal policies, all pairs"),
             ("best", equal(10), "10 equal policies, with the winner"),
         ):
             experiment = of_policies(*case[:3]).replace(replications=count)
-            found = sl.coverage(experiment, ARMS5, experiments=experiments, pairs=pairs).power
-            yield Row("no false finding", name, count, 0.05, found, experiments)
-        _, all_parts = parts(equal(8), count, experiments)
+            rate = sl.coverage(experiment, ARMS5, experiments=experiments, pairs=pairs).power
+            yield Row("no false finding", name, count, 0.05, rate, experiments)
+        _, by_experiment = simulated(equal(8), count, experiments)
         left_out = sum(
-            not sl.compare(part, best=True).standings[0].may_be_best for part in all_parts
+            not sl.compare(runs, best=True).standings[0].may_be_best for runs in by_experiment
         )
         name = "8 equal policies, one of them the best"
         yield Row("best is not excluded", name, count, 0.05, left_out / experiments, experiments)
@@ -161,12 +163,12 @@ def families(experiments: int) -> Iterator[Row]:
         case = Case({"a": EPSILON, "b": EPSILON}, ARMS5, 200)
         experiment = of_policies(*case[:3]).replace(replications=count)
         arguments = {"simultaneous": "checkpoints", "checkpoints": grid, "experiments": experiments}
-        found = sl.coverage(experiment, ARMS5, **arguments).power
-        yield Row("no false finding", "A/A, 20 checkpoints", count, 0.05, found, experiments)
+        rate = sl.coverage(experiment, ARMS5, **arguments).power
+        yield Row("no false finding", "A/A, 20 checkpoints", count, 0.05, rate, experiments)
 
 
 def medians(experiments: int) -> Iterator[Row]:
-    """Misses of the exact interval of the median."""
+    """Measure misses of the exact interval of the median."""
     for name in ("example 3, T = 1,000", "rarely failing, T = 5,000", "revenue, T = 1,000"):
         for count in COUNTS:
             experiment = of_policies(*CASES[name][:3]).replace(replications=count)
@@ -177,11 +179,11 @@ def medians(experiments: int) -> Iterator[Row]:
 
 
 def sequences(experiments: int) -> Iterator[Row]:
-    """Experiments in which an interval misses at any look: anytime at all looks, O'Brien-Fleming at planned ones."""
+    """Measure misses at any look: anytime at all looks, O'Brien-Fleming at planned looks."""
     for name, case in CASES.items():
-        runs, all_parts = parts(case, 100, experiments)
-        truth = float((runs.rewards[:, 1, 0] - runs.rewards[:, 0, 0]).mean())
-        differences = [part.rewards[:, 1, 0] - part.rewards[:, 0, 0] for part in all_parts]
+        whole, by_experiment = simulated(case, 100, experiments)
+        truth = float((whole.rewards[:, 1, 0] - whole.rewards[:, 0, 0]).mean())
+        differences = [runs.rewards[:, 1, 0] - runs.rewards[:, 0, 0] for runs in by_experiment]
         for first in (5, 20, 50):
             missed = sum(_ever_missed(values, truth, first) for values in differences)
             promised = 0.05 if case.exact else None
@@ -209,7 +211,7 @@ def _ever_missed(values: np.ndarray, truth: float, first: int) -> bool:
 
 
 def adjusted(experiments: int) -> Iterator[Row]:
-    """Misses of the interval with adjust="means"."""
+    """Measure misses of the interval with adjust="means"."""
     for name in ("example 1, T = 1,000", "example 2, T = 1,000", "example 3, T = 1,000"):
         for count in (20, 50):
             case = CASES[name]
@@ -221,7 +223,7 @@ def adjusted(experiments: int) -> Iterator[Row]:
 
 
 def races(experiments: int) -> Iterator[Row]:
-    """Races that certify a policy which is not within the tolerance of the best."""
+    """Measure races that certify a policy beyond the tolerance of the best."""
     number = max(10, experiments // 10)
     failing = CASES["rarely failing, T = 5,000"]
     wrong = 0
@@ -243,7 +245,7 @@ def races(experiments: int) -> Iterator[Row]:
 
 
 def plans(experiments: int) -> Iterator[Row]:
-    """Experiments of the planned size that miss the planned effect, over plans from different pilots."""
+    """Measure experiments of the planned size that miss the planned effect, over plans from different pilots."""
     for name in ("example 1, T = 1,000", "example 2, T = 1,000"):
         case = CASES[name]
         failed = []
@@ -254,7 +256,7 @@ def plans(experiments: int) -> Iterator[Row]:
             arguments = {"effect": 2.0, "experiments": 200}
             failed.append(1 - sl.coverage(planned, case.environment, **arguments).power)
         count = 200 * len(failed)
-        # Half a percent for the pilots' own error.
+        # The promise has half a percent for the pilots' errors.
         yield Row("plan, power 90%", name, 0, 0.105, float(np.mean(failed)), count)
 
 

@@ -1,19 +1,18 @@
-"""How often the intervals of a twin miss, how often it raises a false alarm, and what it finds.
+"""Misses of a twin's intervals, false alarms of its tests, and failures that it flags.
 
     python benchmarks/twin.py [--effort brief] [--experiments 500] [--minutes 60] [--cases NAME ...] [--counts M ...]
 
-Every experiment of every cell (an effort, and a case at 1, 2, 5 or 10 replications) is a line of twin.jsonl (or of
-the file that TWIN_LINES names), so that the work may be stopped at any time and is continued by the same command; the
-cells grow together. An effort is how much a twin is simulated; `long-run` leaves out the draws of the arms, and with
-them the interval of the effect on the copy. Efforts have different experiments. `--keep` adds the lines to the sums
-of each cell in benchmarks/twin_sums.json and removes the file; later experiments continue their numbers. `--table`
-prints the Markdown tables of docs/twin.md. `--drift` measures the test of the arms' constancy on arms that change.
+A cell is an effort and a case at 1, 2, 5 or 10 replications. Every experiment of a cell is a line of twin.jsonl, or
+of the file that TWIN_LINES names. So the work may be stopped at any time, and the same command continues it; all
+cells grow together. The effort `long-run` leaves out the draws of the arms, and with them the interval of the effect
+on the copy. Efforts have different experiments. `--keep` adds the lines to the sums of each cell in
+benchmarks/twin_sums.json and removes the file; later experiments continue their numbers. `--table` prints the
+Markdown tables of docs/twin.md. `--drift` measures the test for stationary arms on arms that change.
 
-A cell holds, over its experiments: misses of the effect's interval (of those not withheld), of the interval around
-the observed mean, of t where there are replications for it, and of the guaranteed interval (whether the true arms
-are in its set, which is what it rests on); mean half-widths of those that are finite; how often the constancy of the
-arms was rejected, and how often a rare failure was flagged, and met. The truth is the mean of a long simulation of
-the true arms.
+A cell counts misses of the effect's interval where it is not withheld, of the interval around the observed mean, and
+of the t interval from two replications on. For the guaranteed interval it counts true arms outside the confidence
+set. It also has mean half-widths of finite intervals, rejections of stationary arms, and rare failures flagged and
+met. The truth is the mean of a long simulation of the true arms.
 """
 
 from __future__ import annotations
@@ -51,13 +50,13 @@ EFFORTS = {
     "brief": Effort(1_024, 100, 32, 0),
     "default": Effort(),
 }
-FIRST = {"long-run": 0, "brief": 10_000, "default": 20_000}  # numbers of experiments
+FIRST_NUMBERS = {"long-run": 0, "brief": 10_000, "default": 20_000}  # numbers of experiments
 LEVEL = 0.95
-AT_ONCE = 50  # experiments on arms that change
+BLOCK = 50  # experiments on arms that change
 
 
 class Case(NamedTuple):
-    """The last policy is compared with the first."""
+    """Policies, the last of which is compared with the first, and an environment."""
 
     policies: dict[str, Any]
     environment: Any
@@ -129,13 +128,13 @@ def experiment(case: Case, replications: int, seed: int) -> sl.Experiment:
 
 
 def truth(case: Case, replications: int = 100_000) -> float:
-    """The last policy's effect against the first, the control."""
+    """Simulate the last policy's effect against the first, the control."""
     runs = sl.simulate(experiment(case, replications, 999_983), case.environment, workers=1)
     return float((runs.rewards[:, -1, 0] - runs.rewards[:, 0, 0]).mean())
 
 
 def measure(case: Case, count: int, number: int, effort: Effort, true: float) -> dict[str, Any]:
-    """One experiment: what a twin of it says, and whether that is right."""
+    """Simulate an experiment and return what its twin says, and whether that is right."""
     runs = sl.simulate(
         experiment(case, count, 1_000_000 * count + number), case.environment, workers=1
     )
@@ -165,11 +164,11 @@ def measure(case: Case, count: int, number: int, effort: Effort, true: float) ->
             bernoulli_confidence_set(long_run.copy, LEVEL).contains(means)[0]
         )
     flagged = [
-        one
-        for one in rare_failures(long_run)
-        if {one.policy, one.control} == set(simulator.pairs[pair])
+        failure
+        for failure in rare_failures(long_run)
+        if {failure.policy, failure.control} == set(simulator.pairs[pair])
     ]
-    line["flagged"], line["met"] = bool(flagged), sum(one.met for one in flagged)
+    line["flagged"], line["met"] = bool(flagged), sum(failure.met for failure in flagged)
     return line
 
 
@@ -178,7 +177,7 @@ def _judged(low: float, high: float, true: float) -> list[float]:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Grow the cells together until each has its experiments, or the time is over; costly ones grow less."""
+    """Grow the cells together until each has its experiments, or the time is over; costly cells grow less."""
     truths, cells = read()
     effort, experiments = options.effort, options.experiments
     counted = "copy given" if EFFORTS[effort].draws else "experiments"  # and not withheld
@@ -189,22 +188,22 @@ def run(options: argparse.Namespace) -> None:
             left = [cell for cell in asked if cells[cell][counted] < experiments]
             if not left:
                 return
-            _, name, count = cell = min(left, key=lambda one: _turn(cells[one]))
+            _, name, count = cell = min(left, key=lambda cell: _turn(cells[cell]))
             if name not in truths:
                 truths[name] = truth(CASES[name])
                 file.write(json.dumps({"case": name, "truth": truths[name]}) + "\n")
             started = time.process_time()
-            number = FIRST[effort] + int(cells[cell]["experiments"])
-            found = measure(CASES[name], count, number, EFFORTS[effort], truths[name])
-            found["seconds"] = time.process_time() - started
-            line = {"effort": effort, "case": name, "count": count, "number": number, **found}
+            number = FIRST_NUMBERS[effort] + int(cells[cell]["experiments"])
+            result = measure(CASES[name], count, number, EFFORTS[effort], truths[name])
+            result["seconds"] = time.process_time() - started
+            line = {"effort": effort, "case": name, "count": count, "number": number, **result}
             file.write(json.dumps(line) + "\n")
             file.flush()
-            add(cells[cell], found)
+            add(cells[cell], result)
 
 
 def _turn(sums: Sums) -> float:
-    """The cell with the least has the next experiment; one that takes four times as long gets half as many."""
+    """Return the key by which cells take turns; a cell that takes four times as long gets half as many."""
     return float((sums["experiments"] * sums["seconds"]) ** 0.5)
 
 
@@ -231,10 +230,10 @@ def add(sums: Sums, line: dict[str, Any]) -> None:
 
 
 def read() -> tuple[dict[str, float], Cells]:
-    """The truth of each case, and the sums of each cell: those kept, and the lines since."""
-    kept = json.loads(SUMS.read_text()) if SUMS.exists() else {"truths": {}, "cells": []}
-    truths, cells = kept["truths"], Cells(Sums)
-    for effort, name, count, sums in kept["cells"]:
+    """Return the truth of each case, and the sums of each cell: stored sums and the lines since."""
+    stored = json.loads(SUMS.read_text()) if SUMS.exists() else {"truths": {}, "cells": []}
+    truths, cells = stored["truths"], Cells(Sums)
+    for effort, name, count, sums in stored["cells"]:
         cells[effort, name, count] = Sums(sums)
     for text in LINES.read_text().splitlines() if LINES.exists() else ():
         line = json.loads(text)
@@ -246,7 +245,7 @@ def read() -> tuple[dict[str, float], Cells]:
 
 
 def keep() -> None:
-    """Add the lines to the sums that are kept."""
+    """Add the lines to the stored sums."""
     truths, cells = read()
     listed = [[*cell, dict(sums)] for cell, sums in sorted(cells.items())]
     write_whole(SUMS, json.dumps({"truths": truths, "cells": listed}, indent=1).encode())
@@ -254,7 +253,7 @@ def keep() -> None:
 
 
 def tables(cells: Cells) -> Iterator[str]:
-    """The interval of the effect on the copy at each effort, and what needs the long run alone, of all efforts."""
+    """Yield the tables: the interval of the effect on the copy, and everything that needs the long run alone."""
     names = [(name, count) for name in CASES for count in COUNTS]
     yield "| case | M | experiments | miss % / half-width | default effort: experiments | miss % / half-width |"
     yield "|---|---|---|---|---|---|"
@@ -272,34 +271,34 @@ def tables(cells: Cells) -> Iterator[str]:
     yield "|---|---|---|---|---|---|---|---|---|"
     for name, count in names:
         sums = sum((cells[effort, name, count] for effort in EFFORTS), Sums())
-        shares = [_share(sums, what, "experiments") for what in ("rejected", "flagged", "met")]
+        shares = [_share(sums, name, "experiments") for name in ("rejected", "flagged", "met")]
         outside = _share(sums, "outside", "guaranteed")
         around = judged(sums, "mean"), judged(sums, "t")
         yield _row(name, count, _count(sums, "experiments"), *around, outside, *shares)
 
 
-def _row(*parts: object) -> str:
-    return f"| {' | '.join(map(str, parts))} |"
+def _row(*cells: object) -> str:
+    return f"| {' | '.join(map(str, cells))} |"
 
 
-def _count(sums: Sums, what: str) -> str:
-    return f"{sums[what]:.0f}" if sums[what] else "-"
+def _count(sums: Sums, name: str) -> str:
+    return f"{sums[name]:.0f}" if sums[name] else "-"
 
 
-def _share(sums: Sums, what: str, of: str) -> str:
-    return f"{100 * sums[what] / sums[of]:.1f}" if sums[of] else "-"
+def _share(sums: Sums, name: str, of: str) -> str:
+    return f"{100 * sums[name] / sums[of]:.1f}" if sums[of] else "-"
 
 
-def judged(sums: Sums, what: str) -> str:
-    """Misses and half-width of an interval."""
-    if not (given := sums[f"{what} given"]):
+def judged(sums: Sums, name: str) -> str:
+    """Return the misses and the half-width of an interval as text."""
+    if not (given := sums[f"{name} given"]):
         return "-"
-    width = sums[f"{what} width"] / max(1, sums[f"{what} finite"])
-    return f"{100 * sums[f'{what} missed'] / given:.1f} / {width:.3g}"
+    width = sums[f"{name} width"] / max(1, sums[f"{name} finite"])
+    return f"{100 * sums[f'{name} missed'] / given:.1f} / {width:.3g}"
 
 
 def drifting_runs(count: int, fall: float, seed: int, horizon: int = 1_000) -> sl.Runs:
-    """Example 1 in lock-step on arms of which the best falls by this much over the horizon; all shares one ledger."""
+    """Simulate example 1 in lock-step on arms whose best mean falls by `fall` over the horizon."""
     generator = np.random.Generator(np.random.PCG64(seed))
     means, alphas = np.array(FIVE.means), (2.5, 3.0)
     stacks = np.full((count, 5, horizon), np.nan)
@@ -335,7 +334,7 @@ def drifting_runs(count: int, fall: float, seed: int, horizon: int = 1_000) -> s
 
 
 def drift(experiments: int) -> Iterator[str]:
-    """How often a fall of the best arm by 0.1 is found at 1, 5 and 10 replications; and none at all."""
+    """Yield how often a fall of the best arm by 0.1, and no fall, is rejected at 1, 5 and 10 replications."""
     yield "| fall of the best arm | M | experiments | constancy rejected % |"
     yield "|---|---|---|---|"
     for fall in (0.0, 0.1):
@@ -345,13 +344,13 @@ def drift(experiments: int) -> Iterator[str]:
 
 
 def _drifting_experiments(count: int, fall: float, experiments: int) -> Iterator[sl.Runs]:
-    for first in range(0, experiments, AT_ONCE):
-        many = min(AT_ONCE, experiments - first)
-        whole = drifting_runs(count * many, fall, 10_000 * count + first)
-        for number in range(many):
-            seed = 1_000_000 * count + first + number  # of the luck of its twin
-            one = whole.experiment.replace(seed=seed, replications=count)
-            yield replace(whole.part(number * count, count), first=0, experiment=one)
+    for first in range(0, experiments, BLOCK):
+        experiments_at_once = min(BLOCK, experiments - first)
+        whole = drifting_runs(count * experiments_at_once, fall, 10_000 * count + first)
+        for number in range(experiments_at_once):
+            seed = 1_000_000 * count + first + number  # of its twin's random numbers
+            experiment = whole.experiment.replace(seed=seed, replications=count)
+            yield replace(whole.part(number * count, count), first=0, experiment=experiment)
 
 
 def _is_rejected(runs: sl.Runs) -> bool:

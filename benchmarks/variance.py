@@ -1,10 +1,10 @@
-"""What each way of sharing or removing luck does to the variance of an effect, beside plain replay.
+"""Variance of an effect under each way of sharing or removing noise, relative to plain replay.
 
     python benchmarks/variance.py [--replications 10000] [--json FILE]
 
-Prints a Markdown table: variance relative to plain replay (standard error), horizon 1,000. The replications are 20
-independent experiments; the error is the jackknife's over these, so it contains the error of fitted coefficients and
-of rare replications.
+Prints a Markdown table of variances relative to plain replay, with standard errors, at horizon 1,000. The
+replications are 20 independent experiments. The jackknife over them gives the standard errors, so these contain the
+errors of fitted coefficients and of rare replications.
 """
 
 from __future__ import annotations
@@ -50,15 +50,13 @@ WAYS = {
     "adjust means": (sl.Replay(), "means"),
     "adjust exploration": (sl.Replay(), "exploration"),
     "noise + exploration": (sl.Replay(share_noise=True), "exploration"),
-    "pseudo-regret": (sl.Replay(), "all"),  # what is not offered, and why
+    "pseudo-regret": (sl.Replay(), "all"),  # for comparison: not offered by compare(adjust=)
 }
-
-
 EXPERIMENTS = 20
 
 
 def variances(case: tuple, design: object, adjust: str | None, replications: int) -> tuple:
-    """Variance of a replication's difference in each of the experiments, and the effect."""
+    """Return the variance of a replication's difference in each experiment, and the effect."""
     first, second, environment = case
     experiment = sl.Experiment(
         policies={"first": first, "second": second},
@@ -74,7 +72,7 @@ def variances(case: tuple, design: object, adjust: str | None, replications: int
         _differences(runs.part(number * count, count), environment, adjust)
         for number in range(EXPERIMENTS)
     ]
-    return np.array([one.var(ddof=1) for one in values]), float(np.mean(values))
+    return np.array([differences.var(ddof=1) for differences in values]), float(np.mean(values))
 
 
 def _differences(runs: sl.Runs, environment: object, adjust: str | None) -> np.ndarray:
@@ -85,11 +83,11 @@ def _differences(runs: sl.Runs, environment: object, adjust: str | None) -> np.n
     return adjusted_differences(runs, ("second", "first"), 0, adjust, predictable=False)
 
 
-def ratio_and_error(own: np.ndarray, plain: np.ndarray) -> tuple[float, float]:
-    """The ratio of two mean variances, with its jackknife standard error over the experiments."""
-    without = (own.sum() - own) / (plain.sum() - plain)
-    error = np.sqrt((own.size - 1) * np.mean((without - without.mean()) ** 2))
-    return float(own.mean() / plain.mean()), float(error)
+def ratio_and_error(reduced: np.ndarray, plain: np.ndarray) -> tuple[float, float]:
+    """Return the ratio of two mean variances, with its jackknife standard error over the experiments."""
+    without = (reduced.sum() - reduced) / (plain.sum() - plain)
+    error = np.sqrt((reduced.size - 1) * np.mean((without - without.mean()) ** 2))
+    return float(reduced.mean() / plain.mean()), float(error)
 
 
 def main() -> None:
@@ -104,9 +102,13 @@ def main() -> None:
     print("|---|---|" + "---|" * len(WAYS))
     results = {}
     for name, case in CASES.items():
-        found = {way: variances(case, *how, options.replications) for way, how in WAYS.items()}
-        plain, effect = found["replay"]
-        ratios = {way: ratio_and_error(own, plain) for way, (own, _) in found.items()}
+        results_by_way = {
+            way: variances(case, *settings, options.replications) for way, settings in WAYS.items()
+        }
+        plain, effect = results_by_way["replay"]
+        ratios = {
+            way: ratio_and_error(reduced, plain) for way, (reduced, _) in results_by_way.items()
+        }
         cells = [f"{ratio:.3g} ({error:.1g})" for ratio, error in ratios.values()]
         cells[list(WAYS).index("replay")] = f"1 (variance {plain.mean():.4g})"
         print(f"| {name} | {effect:.4g} | " + " | ".join(cells) + " |", flush=True)

@@ -151,8 +151,8 @@ def test_a_page_has_a_title_and_no_empty_section(page):
     text = re.sub(r"^```.*?^```", "code", page.read_text(), flags=re.MULTILINE | re.DOTALL)
     before, *sections = re.split(r"^(?=#)", text, flags=re.MULTILINE)
     assert before == ""
-    assert [one[:2] == "# " for one in sections] == [True] + [False] * (len(sections) - 1)
-    assert [one for one in sections if len(one.split("\n", 1)[1].split()) == 0] == []
+    assert [section[:2] == "# " for section in sections] == [True] + [False] * (len(sections) - 1)
+    assert [section for section in sections if len(section.split("\n", 1)[1].split()) == 0] == []
 
 
 def test_the_readme_example_is_short():
@@ -162,7 +162,9 @@ def test_the_readme_example_is_short():
 
 def test_make_bench_runs_every_benchmark_that_can_be_run():
     scripts = sorted((ROOT / "benchmarks").glob("*.py"))
-    runnable = [one.name for one in scripts if 'if __name__ == "__main__":' in one.read_text()]
+    runnable = [
+        script.name for script in scripts if 'if __name__ == "__main__":' in script.read_text()
+    ]
     recipe = (ROOT / "Makefile").read_text().split("\nbench:")[1].split("\n\n")[0]
     assert sorted(re.findall(r"benchmarks/(\w+\.py)", recipe)) == runnable
 
@@ -183,7 +185,7 @@ def names_defined(path: Path) -> set[str]:
     names = set()
     for node in ast.parse(path.read_text()).body:
         if isinstance(node, ast.ClassDef):
-            names |= {f"{node.name}.{one.name}" for one in node.body if hasattr(one, "name")}
+            names |= {f"{node.name}.{child.name}" for child in node.body if hasattr(child, "name")}
         if isinstance(node, ast.ClassDef | ast.FunctionDef):
             names.add(node.name)
         if isinstance(node, ast.Assign | ast.AnnAssign):
@@ -210,7 +212,9 @@ def test_a_linked_file_defines_the_linked_name(page):
 
 def test_the_layers_of_the_architecture_are_the_import_contract():
     tools = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]
-    (contract,) = [one for one in tools["importlinter"]["contracts"] if one["type"] == "layers"]
+    (contract,) = [
+        entry for entry in tools["importlinter"]["contracts"] if entry["type"] == "layers"
+    ]
     picture, *_ = blocks(ROOT / "docs" / "architecture.md", "text")
     assert [re.split("  +", line)[0] for line in picture.splitlines()] == contract["layers"]
 

@@ -20,9 +20,9 @@ YAML = [
     *sorted((ROOT / ".github").rglob("*.yml")),
 ]
 CLAIMED = [
-    one.split(" :: ")[-1]
-    for one in PROJECT["classifiers"]
-    if re.fullmatch(r"Programming Language :: Python :: 3\.\d+", one)
+    classifier.split(" :: ")[-1]
+    for classifier in PROJECT["classifiers"]
+    if re.fullmatch(r"Programming Language :: Python :: 3\.\d+", classifier)
 ]
 
 
@@ -99,10 +99,10 @@ def test_an_issue_template_has_what_github_requires(name):
     template = parsed(f".github/ISSUE_TEMPLATE/{name}.yml")
     assert template["name"]
     assert template["description"]
-    fields = [one for one in template["body"] if one["type"] != "markdown"]
-    assert all(one["attributes"]["label"] for one in fields)
-    assert len({one["id"] for one in fields}) == len(fields)
-    assert any(one.get("validations", {}).get("required") for one in fields)
+    fields = [field for field in template["body"] if field["type"] != "markdown"]
+    assert all(field["attributes"]["label"] for field in fields)
+    assert len({field["id"] for field in fields}) == len(fields)
+    assert any(field.get("validations", {}).get("required") for field in fields)
 
 
 FORBIDDEN = {"pickle", "marshal", "shelve", "eval", "exec"}
@@ -111,7 +111,7 @@ FORBIDDEN = {"pickle", "marshal", "shelve", "eval", "exec"}
 def names_used(path):
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
-            yield from (one.name.partition(".")[0] for one in node.names)
+            yield from (child.name.partition(".")[0] for child in node.names)
         elif isinstance(node, ast.ImportFrom):
             yield (node.module or "").partition(".")[0]
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):

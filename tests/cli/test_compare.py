@@ -14,6 +14,7 @@ import pytest
 
 import sameluck as sl
 from sameluck import cli
+from sameluck.simulation.simulate import Simulation
 
 COMPARE = ["compare", "ucb1(alpha=2.5)", "ucb1(alpha=3)", "--env", "bernoulli(0.9,0.7,0.5,0.3,0.1)"]
 
@@ -236,20 +237,20 @@ def test_saved_runs_are_verified(tmp_path, capsys):
 
 
 def test_ctrl_c_keeps_what_is_complete(tmp_path, capsys, monkeypatch):
-    """The first part is saved; the same command continues, and another one overwrites the file."""
-    simulate, path = sl.simulate, str(tmp_path / "runs.npz")
+    """The first batch is saved; the same command continues, and another command overwrites the file."""
+    simulate, path = Simulation.run, str(tmp_path / "runs.npz")
 
-    def interrupted(*arguments, replications, **options):
+    def interrupted(simulation, replications, progress):
         if replications.start > 0:
             raise KeyboardInterrupt
-        return simulate(*arguments, replications=replications, **options)
+        return simulate(simulation, replications, progress)
 
-    def interrupted_anew(*arguments, replications, **options):
+    def interrupted_anew(simulation, replications, progress):
         if replications == range(32, 70):
             raise KeyboardInterrupt
-        return simulate(*arguments, replications=replications, **options)
+        return simulate(simulation, replications, progress)
 
-    monkeypatch.setattr(sl, "simulate", interrupted)
+    monkeypatch.setattr(Simulation, "run", interrupted)
     code, _, err = run(capsys, *SAVED, "--replications", "70", "--save", path)
     kept = sl.Runs.load(path)
 
@@ -258,22 +259,24 @@ def test_ctrl_c_keeps_what_is_complete(tmp_path, capsys, monkeypatch):
     assert "run the same again to continue" in err
     asked = []
 
-    def counted(*arguments, replications, **options):
+    def counted(simulation, replications, progress):
         asked.append(replications)
-        return simulate(*arguments, replications=replications, **options)
+        return simulate(simulation, replications, progress)
 
-    monkeypatch.setattr(sl, "simulate", counted)
+    monkeypatch.setattr(Simulation, "run", counted)
     assert run(capsys, *SAVED, "--replications", "70", "--save", path)[0] == 0
     assert asked == [range(31, 32), range(32, 64), range(64, 70)]
     asked.clear()
     assert run(capsys, *SAVED, "--replications", "70", "--save", path)[0] == 0
     assert asked == [range(69, 70), range(32), range(32, 70)]  # the first to compare, then all anew
     whole = sl.Runs.load(path)
-    assert np.array_equal(whole.rewards, simulate(whole.experiment, whole.environment).rewards)
-    monkeypatch.setattr(sl, "simulate", interrupted_anew)
+    monkeypatch.setattr(Simulation, "run", simulate)
+    expected = sl.simulate(whole.experiment, whole.environment)
+    assert np.array_equal(whole.rewards, expected.rewards)
+    monkeypatch.setattr(Simulation, "run", interrupted_anew)
     assert run(capsys, *SAVED, "--replications", "70", "--save", path)[0] == 130
     assert sl.Runs.load(path).replications == 70  # not fewer than there were
-    monkeypatch.setattr(sl, "simulate", simulate)
+    monkeypatch.setattr(Simulation, "run", simulate)
     assert run(capsys, *SAVED, "--replications", "3", "--seed", "99", "--save", path)[0] == 0
     assert sl.Runs.load(path).experiment.seed == 99
 

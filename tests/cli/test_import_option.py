@@ -62,7 +62,7 @@ def test_what_the_file_prints_is_no_result(own, capsys):
     code, out, err = run(capsys, "policies", "--import", own, "--json")
 
     assert (code, err) == (0, "loaded\n")
-    assert "every_other(gap=2)" in [one["example"] for one in json.loads(out)]
+    assert "every_other(gap=2)" in [row["example"] for row in json.loads(out)]
 
 
 def test_without_the_file_the_message_says_how_to_name_it(capsys):

@@ -86,8 +86,8 @@ def serve(url, users, name="shop"):
     with sl.open(url) as store:
         live = store.peek(name)
         for user in range(users):
-            given = live.assign(f"user {user}")
-            live.reward(given.id, float(user % 2))
+            assignment = live.assign(f"user {user}")
+            live.reward(assignment.id, float(user % 2))
         live.status()
 
 
@@ -203,7 +203,7 @@ def test_stopping_after_replications_names_them(shop, capsys):
 def test_an_arm_is_disabled_and_enabled_with_a_line_in_the_history(shop, capsys, monkeypatch):
     monkeypatch.setenv("SAMELUCK_ACTOR", "ann on call")
     arm = answer(capsys, "assign", shop, "--unit", "1")["arm"]
-    other = next(one for one in ("red", "green", "blue") if one != arm)
+    other = next(name for name in ("red", "green", "blue") if name != arm)
     words = ("disable-arm", shop, arm, "--fallback", other, "--reason", "broken")
     _, out, _ = run(capsys, *words)
     assert f"arm {arm}: " in out
@@ -212,13 +212,13 @@ def test_an_arm_is_disabled_and_enabled_with_a_line_in_the_history(shop, capsys,
     assert run(capsys, "enable-arm", shop, arm)[1] == "shop: no arm is disabled\n"
     _, out, _ = run(capsys, "history", shop)
     assert f"shop: arm disabled {arm}, by ann on call: broken\n" in out
-    whats = [one["what"] for one in answer(capsys, "history")]
-    assert whats == ["started", "arm disabled", "arm enabled"]
+    changes = [change["what"] for change in answer(capsys, "history")]
+    assert changes == ["started", "arm disabled", "arm enabled"]
 
 
 def test_what_is_removed_is_confirmed(shop, url, capsys, monkeypatch):
-    given = answer(capsys, "assign", shop, "--unit", "ann")
-    answer(capsys, "reward", shop, given["id"], 1)
+    assignment = answer(capsys, "assign", shop, "--unit", "ann")
+    answer(capsys, "reward", shop, assignment["id"], 1)
     commands = {
         "erase": (shop, "--unit", "ann"),
         "forget-units": (shop,),
@@ -262,7 +262,9 @@ def test_a_backup_is_restored(shop, url, capsys):
     assert run(capsys, "backup", "shop.backup")[1] == "1 experiment in shop.backup\n"
     words = ("restore", "shop.backup", "--db", "sqlite:///again.db")
     assert run(capsys, *words)[1] == "1 experiment in sqlite:///again.db\n"
-    statuses = [answer(capsys, "status", shop, "--db", one) for one in (url, "sqlite:///again.db")]
+    statuses = [
+        answer(capsys, "status", shop, "--db", database) for database in (url, "sqlite:///again.db")
+    ]
     assert statuses[0] == statuses[1]
     assert run(capsys, *words)[0] == 2
 
@@ -289,9 +291,9 @@ def test_results_are_those_of_the_python_surface(shop, url, tmp_path, capsys):
     assert all(path.stat().st_size for path in paths.values())
     with sl.open(url, read_only=True) as store:
         expected = sl.compare(store.load(shop).runs([3, 6]), level=0.9)
-    found = answer(capsys, "results", shop, "--checkpoints", "3,6", "--level", 0.9)
-    assert found["effects"] == json.loads(to_json(expected.to_dicts()))
-    assert found["verdict"] == expected.verdict
+    result = answer(capsys, "results", shop, "--checkpoints", "3,6", "--level", 0.9)
+    assert result["effects"] == json.loads(to_json(expected.to_dicts()))
+    assert result["verdict"] == expected.verdict
 
 
 @pytest.mark.slow
@@ -304,17 +306,17 @@ def test_a_twin_needs_one_replication(url, tmp_path, capsys):
     with sl.open(url) as store:
         live = store.load(shop)
         while live.status().status == "running":
-            given = live.assign(f"user {live.status().users}")
-            live.reward(given.id, float(live.status().users % 2))
+            assignment = live.assign(f"user {live.status().users}")
+            live.reward(assignment.id, float(live.status().users % 2))
     assert run(capsys, "results", shop)[0] == 2
     code, out, _ = run(capsys, "results", shop, "--twin")
     assert code == 0
     assert "95% twin interval" in out
     assert "Twin of 1 replication" in out
     report = tmp_path / "twin.html"
-    found = answer_with_files(capsys, "results", shop, "--twin", "--report", report)
-    assert found["twin"]["replications"] == 1
-    assert set(found["twin"]) >= {"effects", "failures", "stability", "withheld", "verdict"}
+    result = answer_with_files(capsys, "results", shop, "--twin", "--report", report)
+    assert result["twin"]["replications"] == 1
+    assert set(result["twin"]) >= {"effects", "failures", "stability", "withheld", "verdict"}
     assert "On a copy of the arms" in report.read_text()
 
 
@@ -356,7 +358,9 @@ def test_a_challenger_is_previewed_and_joins(shop, url, capsys):
     assert "has a policy 'bold' already" in run(capsys, *words)[2]
     serve(url, 200)
     both = ("--policies", "thompson,bold", "--control", "thompson")
-    assert {one["policy"] for one in answer(capsys, "results", shop, *both)["effects"]} == {"bold"}
+    assert {effect["policy"] for effect in answer(capsys, "results", shop, *both)["effects"]} == {
+        "bold"
+    }
     assert "at this moment it requests" in " ".join(
         run(capsys, "add-policy", shop, "uniform", "--preview")[1].split()
     )
@@ -384,8 +388,10 @@ def test_names_with_commas_can_be_chosen(shop, url, capsys):
         *_, late = live.experiment.policies
     assert "," in late
     serve(url, 200)
-    found = answer(capsys, "results", shop, "--policies", f"ucb,{late}")
-    assert [(one["policy"], one["control"]) for one in found["effects"]] == [(late, "ucb")]
+    result = answer(capsys, "results", shop, "--policies", f"ucb,{late}")
+    assert [(effect["policy"], effect["control"]) for effect in result["effects"]] == [
+        (late, "ucb")
+    ]
 
 
 def test_a_trace_shows_every_period(shop, url, capsys):
@@ -403,15 +409,15 @@ def test_a_trace_shows_every_period(shop, url, capsys):
 
 def test_a_ledger_is_exported_and_a_log_imported(shop, url, tmp_path, capsys):
     serve(url, 60)
-    found = answer(capsys, "export", shop, "ledger.csv")
-    assert found["rows"] == len((tmp_path / "ledger.csv").read_text().splitlines()) - 1
+    result = answer(capsys, "export", shop, "ledger.csv")
+    assert result["rows"] == len((tmp_path / "ledger.csv").read_text().splitlines()) - 1
     assert run(capsys, "export", shop, "rewards.jsonl", "--what", "rewards")[0] == 0
     columns = ("--arm", "arm", "--reward", "value", "--replication", "replication")
     words = ("import", "old", "ledger.csv", "first=ucb1(alpha=2)", "uniform", *columns)
     code, out, err = run(capsys, *words, "--arms", "red,green,blue", "--horizon", 5)
     assert (code, err) == (0, "")
     assert "next:\n  sameluck live status old" in out
-    assert [one["name"] for one in answer(capsys, "status")] == ["shop", "old"]
+    assert [status["name"] for status in answer(capsys, "status")] == ["shop", "old"]
     code, out, err = run(capsys, *words, "--arms", "red,green")
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert "unknown arm 'blue'" in err
@@ -487,8 +493,8 @@ def test_a_plan_that_may_take_long_is_cautioned_about(url, tmp_path, capsys):
     assert code == 0
     assert "caution" not in out
     assert err.startswith("caution: experiment 'slow': if rewards take the whole window")
-    found = json.loads(run(capsys, "start", "slow.toml", "--name", "b", "--json")[1])
-    assert len(found["cautions"]) == 1
+    result = json.loads(run(capsys, "start", "slow.toml", "--name", "b", "--json")[1])
+    assert len(result["cautions"]) == 1
 
 
 BAD_FILES = {
@@ -632,8 +638,8 @@ def test_an_empty_postgresql_database_stays_empty(
         assert f"{empty_postgres_url} has no experiments; start an experiment with: " in err
         assert f"sameluck live start FILE.toml --db {empty_postgres_url}" in err
     with psycopg.connect(empty_postgres_url) as connection:
-        found = connection.execute("SELECT count(*) FROM pg_tables WHERE schemaname = 'public'")
-        assert found.fetchone() == (0,)
+        result = connection.execute("SELECT count(*) FROM pg_tables WHERE schemaname = 'public'")
+        assert result.fetchone() == (0,)
 
 
 UNREACHABLE = "postgresql://me:secret@127.0.0.1:1/shop"
@@ -664,8 +670,8 @@ def test_a_missing_permission_is_one_clear_line(postgres_url, capsys, tmp_path, 
 def test_the_page_says_what_exit_codes_mean():
     page = (ROOT / "docs" / "cli.md").read_text()
     meaning = {
-        int(one.partition(":")[0]): " ".join(one.split())
-        for one in page.split("Exit codes:\n")[1].split("\n## ")[0].split("\n* ")[1:]
+        int(item.partition(":")[0]): " ".join(item.split())
+        for item in page.split("Exit codes:\n")[1].split("\n## ")[0].split("\n* ")[1:]
     }
     assert set(meaning) == {0, 1, 2, 130}
     assert (
@@ -767,7 +773,9 @@ def test_policies_that_are_objects_are_made_by_name(url, tmp_path, capsys, monke
     (tmp_path / "other.toml").write_text(FILE.format(exposure="implicit"))
     assert run(capsys, "start", "other.toml")[0] == 0
     every = answer(capsys, "doctor")["experiments"]  # the other one can be examined
-    assert [(one["name"], one["verdict"]) for one in every["shop"]] == [("policies", "unknown")]
+    assert [(check["name"], check["verdict"]) for check in every["shop"]] == [
+        ("policies", "unknown")
+    ]
     assert len(every["other"]) > 1
     assert run(capsys, "doctor", "shop")[0] == 2
     assert run(capsys, "doctor", "shop", *maker)[0] == 0
@@ -788,11 +796,11 @@ def test_the_doctor_examines_everything_and_an_alarm_is_exit_code_1(shop, url, c
     assert (code, err) == (0, "")
     names = ["sqlite", "journal", "integrity", "schema", "rebuild", "drift", "sample ratio"]
     assert all(f" {name} " in out for name in names)
-    found = answer(capsys, "doctor", shop)
-    assert [check["name"] for check in found["store"]] == [*names[:4], "clocks"]
+    result = answer(capsys, "doctor", shop)
+    assert [check["name"] for check in result["store"]] == [*names[:4], "clocks"]
     with sl.open(url, read_only=True) as store:
         expected = [check._asdict() for check in store.load(shop).diagnostics()]
-    assert found["experiments"][shop] == json.loads(to_json(expected))
+    assert result["experiments"][shop] == json.loads(to_json(expected))
 
     with sqlite3.connect("shop.db") as database:
         database.execute("UPDATE entry SET value = 1 - value WHERE replication = 0")
@@ -838,14 +846,14 @@ def test_a_rehearsal_is_the_simulation_and_says_all(tmp_path, monkeypatch, capsy
     assert "thompson_bernoulli earned" in " ".join(out.split()) or "No difference" in out
     assert list(tmp_path.iterdir()) == []
 
-    found = answer(capsys, "simulate", *words)
-    experiment = sl.Experiment.from_dict(found["result"]["experiment"])
+    result = answer(capsys, "simulate", *words)
+    experiment = sl.Experiment.from_dict(result["result"]["experiment"])
     expected = sl.compare(sl.simulate(experiment, simulate.ENVIRONMENT))
-    shown = found["result"]["effects"][0]
+    shown = result["result"]["effects"][0]
     assert shown["effect"] == expected.effects[0].effect
     assert shown["interactions"] == expected.effects[0].interactions
-    assert found["rehearsal"]["finished"]
-    assert [check["name"] for check in found["diagnostics"]]
+    assert result["rehearsal"]["finished"]
+    assert [check["name"] for check in result["diagnostics"]]
 
 
 def test_a_rehearsal_takes_every_option_of_traffic_and_a_file(tmp_path, monkeypatch, capsys):
@@ -857,15 +865,15 @@ def test_a_rehearsal_takes_every_option_of_traffic_and_a_file(tmp_path, monkeypa
     rough = ("--unexposed", 0.3, "--returning", 0.3, "--delay", "lognormal(5, 1)", "--batch", 2)
     rough += ("--order", "phase", "--open-replications", 2, "--window", 60)
     rough += ("--env", "drifting(bernoulli(0.5, 0.4, 0.3), bernoulli(0.3, 0.4, 0.5), over=100)")
-    found = answer(capsys, "simulate", "a.toml", *rough, "--traffic-seed", 4)
-    rehearsal = found["rehearsal"]
+    result = answer(capsys, "simulate", "a.toml", *rough, "--traffic-seed", 4)
+    rehearsal = result["rehearsal"]
     assert rehearsal["finished"]
     assert rehearsal["status"]["defaulted"] > 0
     assert rehearsal["status"]["voided"] > 0
     assert rehearsal["units"] < rehearsal["calls"]
-    assert "batched(ucb1" in found["result"]["experiment"]["policies"]["ucb"]
+    assert "batched(ucb1" in result["result"]["experiment"]["policies"]["ucb"]
     assert "not i.i.d." in rehearsal["caution"]
-    assert found["result"]["cautions"][0] == rehearsal["caution"]
+    assert result["result"]["cautions"][0] == rehearsal["caution"]
 
 
 def test_a_rehearsal_can_be_kept_and_looked_at(url, capsys):
@@ -908,9 +916,9 @@ def test_postgresql_serves_the_same_commands(postgres_url, tmp_path, monkeypatch
     serve(postgres_url, 40)
     with sl.open(postgres_url, read_only=True) as store:
         runs = store.load("shop").runs()
-    found = answer(capsys, "results", "shop")
-    assert found["effects"] == json.loads(to_json(sl.compare(runs).to_dicts()))
-    assert np.isfinite(found["effects"][0]["effect"])
+    result = answer(capsys, "results", "shop")
+    assert result["effects"] == json.loads(to_json(sl.compare(runs).to_dicts()))
+    assert np.isfinite(result["effects"][0]["effect"])
     checks = json.loads(run(capsys, "doctor", "--json")[1])["store"]
     assert [check["name"] for check in checks] == ["postgresql", "durability", "schema", "clocks"]
 

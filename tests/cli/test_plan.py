@@ -53,15 +53,15 @@ def test_a_plan_is_the_python_surfaces_as_text_and_as_json(words, arguments, cap
     _, answer, _ = run(capsys, *PLAN, *words, "--json")
 
     assert (code, out, err) == (0, f"{expected}\n", "")
-    found = json.loads(answer)
-    assert found["designs"] == as_json(expected.to_dicts())
-    assert found["by_horizon"] == as_json([row._asdict() for row in expected.by_horizon])
-    assert found["pilot_effect"] == expected.pilot_effect
-    assert found["verdict"] == expected.verdict
-    assert found["check"] is None
-    assert (found["sameluck"], found["level"]) == (sl.__version__, expected.level)
-    assert sl.Experiment.from_dict(found["experiment"]) == expected.experiment
-    assert found["environment"] == "bernoulli(0.7, 0.3)"
+    result = json.loads(answer)
+    assert result["designs"] == as_json(expected.to_dicts())
+    assert result["by_horizon"] == as_json([row._asdict() for row in expected.by_horizon])
+    assert result["pilot_effect"] == expected.pilot_effect
+    assert result["verdict"] == expected.verdict
+    assert result["check"] is None
+    assert (result["sameluck"], result["level"]) == (sl.__version__, expected.level)
+    assert sl.Experiment.from_dict(result["experiment"]) == expected.experiment
+    assert result["environment"] == "bernoulli(0.7, 0.3)"
 
 
 def test_a_plan_finds_whichever_of_the_three_is_missing_and_takes_a_design(capsys):
@@ -133,11 +133,11 @@ def test_a_race_is_the_python_surfaces_as_text_and_as_json(words, arguments, cap
     _, answer, _ = run(capsys, *RACE, "--tolerance", "5", *words, "--json")
 
     assert (code, out, err) == (0, f"{expected}\n", "")
-    found = json.loads(answer)
-    assert found["runners"] == as_json(expected.to_dicts())
+    result = json.loads(answer)
+    assert result["runners"] == as_json(expected.to_dicts())
     for name in ("certified", "best", "replications", "users", "policy_runs", "naive_users"):
-        assert found[name] == getattr(expected, name)
-    assert found["verdict"] == expected.verdict
+        assert result[name] == getattr(expected, name)
+    assert result["verdict"] == expected.verdict
 
 
 def test_a_kept_race_is_written_to_its_file_and_continued(capsys, tmp_path):
@@ -263,7 +263,9 @@ def test_json_says_who_may_be_best_and_what_to_be_careful_about(capsys):
     runs = sl.simulate(experiment(replications=5), ENVIRONMENT)
     expected = sl.compare(runs, best=True)
 
-    assert json.loads(out)["standings"] == as_json([one._asdict() for one in expected.standings])
+    assert json.loads(out)["standings"] == as_json(
+        [standing._asdict() for standing in expected.standings]
+    )
     assert json.loads(out)["cautions"] == list(expected.cautions)
 
 

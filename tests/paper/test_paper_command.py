@@ -40,7 +40,7 @@ def test_it_succeeds_and_shows_the_published_row_under_ours(report):
 
 
 def test_the_count_of_published_numbers_says_how_many_are_tests(report):
-    kinds = Counter(one["kind"] for one in report.results["published"])
+    kinds = Counter(match["kind"] for match in report.results["published"])
     assert kinds == {"test": 9, "construction": 8, "illustration": 3, "axis": 4}
     sentence = (
         "24 of 24 published numbers are within 4 standard errors (tests: 9, 2T by construction: 8, "
@@ -73,11 +73,12 @@ def test_results_have_every_number_and_its_published_counterpart(report):
     assert (results["ok"], results["failing"], results["far"]) == (True, [], 4.0)
     assert set(results["parts"]) == {part.name for part in runs.CHAPTERS}
     assert len(results["published"]) == 24
-    for one in results["published"]:
-        assert set(one) == {"part", *published.Match._fields}
-        assert one["z"] is None or isinstance(one["z"], float)
+    for match in results["published"]:
+        assert set(match) == {"part", *published.Match._fields}
+        assert match["z"] is None or isinstance(match["z"], float)
     printed = {
-        (one["part"], one["name"], one["horizon"]): one["published"] for one in results["published"]
+        (match["part"], match["name"], match["horizon"]): match["published"]
+        for match in results["published"]
     }
     assert printed["example1", "interactions, replay", 10_000] == 10_092.58
     assert printed["example2", "interactions, replay", 100] == 109.52
@@ -131,7 +132,7 @@ def test_a_figures_data_are_the_numbers_found(report):
         csv.DictReader((report.folder / "data" / "example1-intervals.csv").read_text().splitlines())
     )
     drawn = [float(row["low"]) for row in rows if row["design"] == "replay"]
-    assert drawn == [one["low"] for one in report.parts["example1"]["intervals"]["replay"]]
+    assert drawn == [point["low"] for point in report.parts["example1"]["intervals"]["replay"]]
 
 
 def test_a_table_in_its_forms():

@@ -37,7 +37,7 @@ def test_the_regret_remark_is_checked_from_the_rewards():
 
     runs["example2"] = replace(runs["example2"], rewards=runs["example2"].rewards + 20.0)
     result = PARTS["regret"].analyse(settings, runs)
-    failing = {(one["quantity"], one["case"]) for one in result["looks"] if not one["passes"]}
+    failing = {(test["quantity"], test["case"]) for test in result["looks"] if not test["passes"]}
     assert failing == {
         ("n <= E Reg / smallest gap", f"example2, {name}") for name in EXAMPLE_2.policies
     }
@@ -121,13 +121,13 @@ def test_the_covariances_of_the_report_add_up(report):
     """Var(replay) = C00 + C11 - 2 C01 holds within the runs, to rounding."""
     curves = report.parts["variance"]["curves"]
     assert set(curves) == {"example1", "example2", "example3"}
-    for one in curves.values():
+    for curve in curves.values():
         c00, c11, c01, replay = (
-            np.array([point["value"] for point in one[name]])
+            np.array([point["value"] for point in curve[name]])
             for name in ("C00", "C11", "C01", "Var(replay)")
         )
         assert replay == pytest.approx(c00 + c11 - 2 * c01)
-        assert all(point["error"] > 0 for many in one.values() for point in many)
+        assert all(point["error"] > 0 for many in curve.values() for point in many)
 
 
 @pytest.mark.parametrize("name", ["C00", "C11", "C01", "Var(replay)", "Var(naive)"])
@@ -160,5 +160,5 @@ def test_the_error_of_a_covariance_is_its_spread():
     pairs[:, 1] += pairs[:, 0]
     estimates = [covariance(one, other) for one, other in pairs]
     assert estimates[0].value == pytest.approx(np.cov(*pairs[0])[0, 1])
-    spread = np.std([one.value for one in estimates])
-    assert np.mean([one.error for one in estimates]) == pytest.approx(spread, rel=0.2)
+    spread = np.std([estimate.value for estimate in estimates])
+    assert np.mean([estimate.error for estimate in estimates]) == pytest.approx(spread, rel=0.2)

@@ -24,21 +24,25 @@ def far(tests):
 )
 def test_a_table_meets_the_published_one(report, part, table):
     cells = [
-        one for one in report.parts[part]["published"] if one["name"] == "interactions, replay"
+        match
+        for match in report.parts[part]["published"]
+        if match["name"] == "interactions, replay"
     ]
 
-    assert {one["horizon"]: one["published"] for one in cells} == table
-    assert all(abs(one["z"]) < far(8) for one in cells)
-    assert all(one["meets"] for one in cells)
+    assert {cell["horizon"]: cell["published"] for cell in cells} == table
+    assert all(abs(cell["z"]) < far(8) for cell in cells)
+    assert all(cell["meets"] for cell in cells)
 
 
 def test_the_naive_rows_are_exact(report):
     for part in ("example1", "example2"):
         cells = [
-            one for one in report.parts[part]["published"] if one["name"] == "interactions, naive"
+            match
+            for match in report.parts[part]["published"]
+            if match["name"] == "interactions, naive"
         ]
-        assert [one["ours"] for one in cells] == [20.0, 200.0, 2_000.0, 20_000.0]
-        assert [one["z"] for one in cells] == [0.0] * 4
+        assert [cell["ours"] for cell in cells] == [20.0, 200.0, 2_000.0, 20_000.0]
+        assert [cell["z"] for cell in cells] == [0.0] * 4
 
 
 def test_the_published_sampling_error_is_counted_in():
@@ -54,9 +58,9 @@ def test_the_published_sampling_error_is_counted_in():
 def test_intervals_from_ten_runs_say_what_the_paper_says(report):
     """Replay lies below zero at every horizon in example 1 and above it in example 2; naive straddles it."""
     first, second = (report.parts[name]["intervals"] for name in ("example1", "example2"))
-    assert all(one["high"] < 0 for one in first["replay"])
-    assert all(one["low"] <= 0 <= one["high"] for one in first["naive"])
-    assert all(one["low"] > 0 for one in second["replay"])
+    assert all(point["high"] < 0 for point in first["replay"])
+    assert all(point["low"] <= 0 <= point["high"] for point in first["naive"])
+    assert all(point["low"] > 0 for point in second["replay"])
     assert report.parts["example1"]["decided"]["replay"] == 1.0
     assert report.parts["example1"]["decided"]["naive"] < 0.6
 
@@ -72,20 +76,20 @@ def test_an_interval_is_students_of_the_first_ten_runs(report):
 
 
 def test_the_slope_and_the_axes_of_example_3_are_met(report):
-    found = {one["name"]: one for one in report.parts["example3"]["published"]}
+    found = {match["name"]: match for match in report.parts["example3"]["published"]}
     assert set(found) == {"slope", "variance, naive", "variance, replay", "Var(N_2)/T of thompson"}
-    assert all(one["meets"] for one in found.values())
+    assert all(match["meets"] for match in found.values())
 
     readings = {
-        (one["explore"], one["reading"][:4]): one["value"]
-        for one in report.parts["example3"]["slopes"]
+        (slope["explore"], slope["reading"][:4]): slope["value"]
+        for slope in report.parts["example3"]["slopes"]
     }
     assert 1 < readings["all", "rise"] < readings["all", "line"] < readings["all", "inte"] < 1.12
 
 
 def test_replay_varies_less_than_what_others_do_in_every_example(report):
     for name in ("example1", "example2", "example3"):
-        designs = {one["design"]: one for one in report.parts[name]["designs"]}
+        designs = {design["design"]: design for design in report.parts[name]["designs"]}
         assert designs["replay"]["variance"] < designs["naive"]["variance"]
         assert designs["replay"]["interactions"] < designs["time-coupled"]["interactions"]
         ratio = designs["naive"]["variance"] / designs["replay"]["variance"]
@@ -99,7 +103,7 @@ def test_replay_varies_less_than_what_others_do_in_every_example(report):
 
 def test_shared_noise_helps_within_a_family(report):
     for family in report.parts["beyond"]["families"]:
-        variances = {one["design"]: one["variance"] for one in family["designs"]}
+        variances = {design["design"]: design["variance"] for design in family["designs"]}
         assert variances["replay, shared noise"] < variances["replay"] < variances["naive"]
 
 
@@ -108,12 +112,12 @@ def test_a_theorem_holds(report, part):
     """Budget 1e-6 for each theorem, shared among its tests."""
     found = report.parts[part]
 
-    assert found["passes"], [one for one in found["looks"] if not one["passes"]]
+    assert found["passes"], [test for test in found["looks"] if not test["passes"]]
     assert found["budget"] == ALARM
-    for one in found["looks"]:
-        if one["far"] is not None:
-            sides = 2 if one["relation"] == "=" else 1
-            assert one["far"] == pytest.approx(stats.norm.isf(ALARM / len(found["looks"]) / sides))
+    for test in found["looks"]:
+        if test["far"] is not None:
+            sides = 2 if test["relation"] == "=" else 1
+            assert test["far"] == pytest.approx(stats.norm.isf(ALARM / len(found["looks"]) / sides))
 
 
 def test_a_check_sees_what_is_wrong():
@@ -145,8 +149,8 @@ def test_the_error_of_a_variance_counts_heavy_tails():
     rng = np.random.default_rng(3)
     for draw in (rng.standard_normal, rng.standard_exponential):
         estimates = [variance(draw(400)) for _ in range(2_000)]
-        spread = np.std([one.value for one in estimates])
-        assert np.mean([one.error for one in estimates]) == pytest.approx(spread, rel=0.2)
+        spread = np.std([estimate.value for estimate in estimates])
+        assert np.mean([estimate.error for estimate in estimates]) == pytest.approx(spread, rel=0.2)
 
 
 def test_algorithm_2_spends_what_simulate_counts():
@@ -198,4 +202,4 @@ def test_the_proofs_bounds_grow_as_the_square_of_the_logarithm():
 @pytest.mark.slow
 def test_the_literal_checks_are_made_on_both_policies_of_all_examples():
     found = theorems.CHAPTERS[0].analyse(Settings(100, 3), {})
-    assert [one["case"] for one in found["looks"]] == ["example1", "example2", "example3"]
+    assert [test["case"] for test in found["looks"]] == ["example1", "example2", "example3"]

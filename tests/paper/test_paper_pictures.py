@@ -26,10 +26,10 @@ def own_trace(**changes):
 
 
 def test_the_illustration_has_12_interactions_and_8_replays(report):
-    found = {one["name"]: one for one in report.parts["illustration"]["published"]}
+    found = {match["name"]: match for match in report.parts["illustration"]["published"]}
     assert (found["real interactions"]["ours"], found["replayed rewards"]["ours"]) == (12, 8)
     assert found["rewards that are not the stack's"]["ours"] == 0
-    assert all(one["meets"] for one in found.values())
+    assert all(match["meets"] for match in found.values())
 
 
 def test_the_arrows_are_the_published_ones():

@@ -74,7 +74,7 @@ class AssignmentRules:
             {"fixed": "always(1)"}, horizon=6, replications=1, options=options(batch=6)
         )
         assignments = scenario.enrol_all(live)
-        assert [one.position for one in assignments.values()] == list(range(6))
+        assert [assignment.position for assignment in assignments.values()] == list(range(6))
         values = {id: scenario.reward_of(live, id) for id in assignments}
         for id in reversed(assignments):
             scenario.pay(live, id)
@@ -86,10 +86,14 @@ class AssignmentRules:
         """A unit is assigned to the first replication that wants one."""
         live = scenario.start({"ucb": "ucb1"}, options=options(open_replications=3))
         assignments = scenario.enrol_all(live)
-        assert [one.replication for one in assignments.values()] == [0, 1, 2]
+        assert [assignment.replication for assignment in assignments.values()] == [0, 1, 2]
         for id in reversed(assignments):
             scenario.pay(live, id)
-        assert [one.replication for one in scenario.enrol_all(live).values()] == [0, 1, 2]
+        assert [assignment.replication for assignment in scenario.enrol_all(live).values()] == [
+            0,
+            1,
+            2,
+        ]
 
     def test_in_lock_step_policies_advance_together(self, scenario: Scenario) -> None:
         """A policy that is ahead waits: no user is requested for it until the others have reached its period."""

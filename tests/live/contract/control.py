@@ -267,7 +267,7 @@ class ConcurrencyRules:
         for _ in range(5):
             id = scenario.enrol(live)
             answers = together([partial(live.reward, id, value) for value in range(THREADS)])
-            receipts = [one for one in answers if not isinstance(one, Conflict)]
+            receipts = [answer for answer in answers if not isinstance(answer, Conflict)]
             assert [receipt.applied for receipt in receipts] == [True]
             assert live.describe(id).value == receipts[0].value
             logged = sorted(outcome for _, outcome in scenario.events(live, id))

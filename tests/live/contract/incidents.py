@@ -79,7 +79,9 @@ class IncidentRules:
         pending = list(scenario.enrol_all(live))
         waiting = [each for each in [id, *pending] if live.describe(each).status == "assigned"]
         guests = [live.assign(f"guest {number}").id for number in range(100)]
-        waiting += [one for one in guests if one and live.describe(one).status == "assigned"]
+        waiting += [
+            guest for guest in guests if guest and live.describe(guest).status == "assigned"
+        ]
         scenario.finish(live, waiting=list(dict.fromkeys(waiting)))
         assert_finished(live)
 
@@ -115,7 +117,11 @@ class IncidentRules:
             live.disable_arm("2", reason="once")
         for _ in range(2):
             live.enable_arm("2")
-        assert [one.what for one in live.history()] == ["started", "arm disabled", "arm enabled"]
+        assert [change.what for change in live.history()] == [
+            "started",
+            "arm disabled",
+            "arm enabled",
+        ]
         for arm in ("blue", 3, -1, None, 1.0):
             with pytest.raises(Invalid, match="is not an arm"):
                 live.disable_arm(arm)  # type: ignore[arg-type]
@@ -182,7 +188,11 @@ class IncidentRules:
         with pytest.raises(Unavailable):
             live.assign("ann", strict=True)
         answers = live.assign_many(["bob", "", "carl"])
-        assert [getattr(one, "reason", "") for one in answers] == ["UNAVAILABLE", "", "UNAVAILABLE"]
+        assert [getattr(answer, "reason", "") for answer in answers] == [
+            "UNAVAILABLE",
+            "",
+            "UNAVAILABLE",
+        ]
         assert [len(made) for made in live._enrolment._undelivered] == [2]  # of one call, once
         monkeypatch.undo()
         live._settings.after_fork()  # the circuit breaker lets the next call pass
@@ -268,7 +278,7 @@ class IncidentRules:
         scenario.finish(live)
         live.stop(drain=False)
         changes = live.history()
-        assert [(one.what, one.subject, one.reason) for one in changes] == [
+        assert [(change.what, change.subject, change.reason) for change in changes] == [
             ("started", "", ""),
             ("paused", "", "maintenance"),
             ("resumed", "", "done"),
@@ -277,11 +287,11 @@ class IncidentRules:
             ("stopped", "", "budget"),
             ("stickiness ended", "", ""),
         ]
-        assert [one.at for one in changes] == sorted(one.at for one in changes)
+        assert [change.at for change in changes] == sorted(change.at for change in changes)
         assert changes[1].at[:19] == "2023-11-14T22:13:20"
         assert changes[2].at[:19] == "2023-11-14T22:14:20"
-        assert {one.experiment for one in changes} == {"trial"}
-        assert all("@" in one.actor for one in changes)
+        assert {change.experiment for change in changes} == {"trial"}
+        assert all("@" in change.actor for change in changes)
         assert scenario.store.history() == changes
 
     def test_a_change_is_recorded_in_the_name_of_who_made_it(self, scenario: Scenario) -> None:
@@ -295,7 +305,7 @@ class IncidentRules:
         with ThreadPoolExecutor(len(people)) as threads:
             list(threads.map(extend, people))
         live.pause()
-        recorded = [(one.actor, one.reason) for one in live.history()[1:-1]]
+        recorded = [(change.actor, change.reason) for change in live.history()[1:-1]]
         assert sorted(recorded) == [(actor, actor) for actor in people]
         assert live.history()[-1].actor == live.history()[0].actor
 
@@ -305,10 +315,12 @@ class IncidentRules:
         experiment = scenario.start().experiment
         live = scenario.store.start("later", experiment, paused=True)
         assert live.assign("ann").reason == records.NOT_RUNNING
-        assert [one.what for one in live.history()] == ["started", "paused"]
+        assert [change.what for change in live.history()] == ["started", "paused"]
         live.resume()
         answer = live.assign("ann")
         assert answer.enrolled
         ids = [str(answer.id), "asg_1", "\x00"]
         assert scenario.store.experiments_of(ids) == ["later", None, None]
-        assert [one.state for one in live.replications()] == ["open"] * live.status().opened
+        assert [replication.state for replication in live.replications()] == [
+            "open"
+        ] * live.status().opened

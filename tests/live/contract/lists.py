@@ -105,8 +105,8 @@ class Caller:
         traces = [self.live.trace(number) for number in range(self.live.status().opened)]
         names = self.live.experiment.policies
         return [
-            (one[name].arms.tolist(), one[name].rewards.tolist())
-            for one in traces
+            (trace[name].arms.tolist(), trace[name].rewards.tolist())
+            for trace in traces
             for name in names
         ]
 
@@ -168,7 +168,7 @@ class ListRules:
         answers = live.assign_many(["ann", "", "ann", "bob"])
         assert codes_of(answers) == [records.ASSIGNED, "invalid", records.STICKY, records.ASSIGNED]
         assert isinstance(answers.pop(1), Invalid)
-        ids = [str(one.id) for one in all_of(Assignment, answers)]
+        ids = [str(answer.id) for answer in all_of(Assignment, answers)]
         assert ids[0] == ids[1] != ids[2]
         pairs: list[Item] = [(ids[0], 1.0), (ids[0], 1.0), (ids[0], 0.5), ("x", 1.0), (ids[2], "1")]
         pairs += [(None, 1.0), (ids[2], 0.5), 3]
@@ -187,7 +187,9 @@ class ListRules:
     def test_late_and_voided_rewards_have_their_codes(self, scenario: Scenario) -> None:
         """And a unit whose assignment was voided is enrolled again by the next list."""
         live = scenario.start(options=explicit(open_replications=3))
-        late, gone = (str(one.id) for one in all_of(Assignment, live.assign_many([1, 2])))
+        late, gone = (
+            str(assignment.id) for assignment in all_of(Assignment, live.assign_many([1, 2]))
+        )
         live.expose(late)
         scenario.clock.advance(WINDOW)
         answers = live.reward_many([(late, 1.0), (gone, 1.0)])
@@ -213,11 +215,15 @@ class ListRules:
         units = [f"ann {number % 90}" for number in range(2 * MAX_BATCH + 5)]
         answers = all_of(Assignment, live.assign_many(iter(units)))
         first = dict(zip(units[:90], answers[:90], strict=True))
-        assert [one.id for one in answers] == [first[unit].id for unit in units]
-        receipts = all_of(Receipt, live.reward_many([(one.id, 0.5) for one in answers]))
-        enrolled = [one.id is not None for one in answers]
-        assert sum(one.applied for one in receipts) == live.status().settled == sum(enrolled[:90])
-        assert sum(one.duplicate for one in receipts) == sum(enrolled[90:])
+        assert [answer.id for answer in answers] == [first[unit].id for unit in units]
+        receipts = all_of(Receipt, live.reward_many([(answer.id, 0.5) for answer in answers]))
+        enrolled = [answer.id is not None for answer in answers]
+        assert (
+            sum(receipt.applied for receipt in receipts)
+            == live.status().settled
+            == sum(enrolled[:90])
+        )
+        assert sum(receipt.duplicate for receipt in receipts) == sum(enrolled[90:])
 
     def test_lists_run_an_experiment_to_its_end(self, scenario: Scenario) -> None:
         """With the runs of the simulation; the last lists complete several replications."""
@@ -229,7 +235,7 @@ class ListRules:
     def _serve_list(self, scenario: Scenario, live: LiveExperiment, size: int) -> bool:
         units = [scenario.unit() for _ in range(size)]
         answers = all_of(Assignment, live.assign_many(units))
-        ids = [one.id for one in answers if one.id is not None]
+        ids = [answer.id for answer in answers if answer.id is not None]
         receipts = live.reward_many([(id, scenario.reward_of(live, id)) for id in ids])
         assert all(receipt.applied for receipt in all_of(Receipt, receipts))
         return answers[-1].reason != records.NOT_RUNNING
@@ -267,7 +273,7 @@ class ListRules:
             [(own[unit], 0.5) for unit in order] for own, order in zip(ids, orders, strict=True)
         ]
         receipts = together([partial(live.reward_many, report) for report in reports])
-        assert sum(one.applied for own in receipts for one in own) == len(enrolled) > 5
+        assert sum(receipt.applied for batch in receipts for receipt in batch) == len(enrolled) > 5
         assert live.verify() == 20
 
     def test_a_policy_that_fails_affects_its_replication_alone(self, scenario: Scenario) -> None:

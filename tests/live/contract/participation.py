@@ -75,7 +75,7 @@ class ParticipationRules:
         """The second time a unit is in it, it was turned away before."""
         live, _ = self._full(scenario)
         answers = live.assign_many(["ann", "bob", "ann", "ann"])
-        reasons = [getattr(one, "reason", None) for one in answers]
+        reasons = [getattr(answer, "reason", None) for answer in answers]
         again = records.EXCLUDED
         assert reasons == [records.NO_OPEN_SLOT, records.NO_OPEN_SLOT, again, again]
         assert self._arrivals(scenario, live) == [(1, 2, 1), (2, 1, 0)]
@@ -123,7 +123,7 @@ class ParticipationRules:
         assert self._arrivals(scenario, live) == [(2, 1, 1), (4, 1, 0)]
         live.resume()
         scenario.finish(live, waiting=[waiting])
-        (check,) = [one for one in live.diagnostics() if one.name == "visits"]
+        (check,) = [check for check in live.diagnostics() if check.name == "visits"]
         assert (check.verdict, check.details["enrolled"]) == ("unknown", live.status().users)
 
     def test_the_chance_of_a_unit_does_not_grow_with_its_visits(self, scenario: Scenario) -> None:

@@ -30,7 +30,7 @@ class RemovalRules:
     """Rules about deletion, erasure and retention."""
 
     def _audit(self, live: LiveExperiment) -> str:
-        (check,) = [one for one in live.diagnostics() if one.name == "audit log"]
+        (check,) = [check for check in live.diagnostics() if check.name == "audit log"]
         return check.verdict
 
     def test_a_deleted_experiment_is_gone_and_others_stay(self, scenario: Scenario) -> None:
@@ -55,7 +55,7 @@ class RemovalRules:
                 call()
         with pytest.raises(Unknown):
             scenario.store.delete("trial")
-        what = [(one.what, one.reason) for one in live.history()]
+        what = [(change.what, change.reason) for change in live.history()]
         assert what[0] == ("started", "")
         assert what[-1] == ("deleted", "over")
         again = scenario.start()
@@ -101,7 +101,7 @@ class RemovalRules:
         monkeypatch.undo()
         scenario.store.delete("trial")
         assert scenario.store.names() == []
-        assert [one.what for one in scenario.store.history()].count("deleted") == 1
+        assert [change.what for change in scenario.store.history()].count("deleted") == 1
 
     def test_an_erased_unit_leaves_no_way_back(self, scenario: Scenario) -> None:
         """Its reward stays; its hash, its visits, its lines in the audit log and its ids are gone."""
@@ -120,7 +120,7 @@ class RemovalRules:
             assert code not in text
             assert str(ann.id) not in text
         rows = scenario.rows(live, HistoryRow, "history")
-        (entry,) = [one for one in rows if one.state == "settled"]
+        (entry,) = [row for row in rows if row.state == "settled"]
         assert (entry.value, entry.source) == (value, "observed")
         assert str(entry.unit).startswith("erased ")
         assert entry.assigned_us is not None
@@ -166,7 +166,7 @@ class RemovalRules:
         live._enrolment.flush()
         assert live.history()[-1].what == "unit erased"
         assert live.erase("ann") == 0
-        assert [one.what for one in live.history()].count("unit erased") == 1
+        assert [change.what for change in live.history()].count("unit erased") == 1
         scenario.pay(live, waiting)
         assert live.assign("ann").reason == records.ASSIGNED
 
@@ -192,7 +192,7 @@ class RemovalRules:
         for _ in range(2):
             live.forget_units(reason="the year is over")
         assert scenario.rows(live, TextRow, "salt") == [("",)]
-        assert [one.what for one in live.history()].count("units forgotten") == 1
+        assert [change.what for change in live.history()].count("units forgotten") == 1
         assert live.assign("ann").reason == records.NOT_RUNNING
         assert live.erase("ann") == 0
         live = scenario.reopen(live)

@@ -126,8 +126,8 @@ class ResultRules:
         assert _counted(scenario, live)
         other = scenario.start(name="other")
         other.disable_arm(2)
-        listed = [one._replace(answers={}) for one in scenario.store.statuses()]
-        assert listed == [one.status()._replace(answers={}) for one in (live, other)]
+        listed = [status._replace(answers={}) for status in scenario.store.statuses()]
+        assert listed == [experiment.status()._replace(answers={}) for experiment in (live, other)]
 
     @pytest.mark.parametrize("which", range(4))
     def test_an_edited_reward_is_named(self, scenario: Scenario, which: int) -> None:
@@ -152,7 +152,7 @@ class ResultRules:
         }
         edit: Values = {"experiment": live.id, **key, **values, "assignment": row.id}
         scenario.store.database.write(lambda t: t.execute("settle", **edit))
-        checks = {one.name: one for one in live.diagnostics()}
+        checks = {check.name: check for check in live.diagnostics()}
         named = rf"position {which} of arm '1' is 99.5 in the ledger and .* in the audit log \(assignment {row.id}"
         assert re.search(named, checks["audit log"].sentence)
         assert (checks["audit log"].verdict, checks["rebuild"].verdict) == ("alarm", "alarm")

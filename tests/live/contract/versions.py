@@ -245,10 +245,12 @@ class VersionRules:
         assert conflict_code(lambda: live.replace_policy_code("own")) == "invalid_transition"
         shown = other.replace_policy_code("own")
         assert (shown.applied, shown.replications) == (False, live.status().opened)
-        (first, *_) = [one.period for one in shown.differences if one.period is not None]
+        (first, *_) = [
+            difference.period for difference in shown.differences if difference.period is not None
+        ]
         assert 1 < first <= 8
         assert "derived from the ledger again: " in str(shown)
-        assert [one.what for one in live.history()] == ["started"]
+        assert [change.what for change in live.history()] == ["started"]
         self._serve_some(scenario, live, 2)
         done = other.replace_policy_code("own", confirm=True, reason="a bug")
         assert done.applied
@@ -290,7 +292,7 @@ class VersionRules:
         live = scenario.store.peek(live.name)
         assert live.assign("ann").reason == records.NOT_RUNNING
         shown = live.repair()
-        assert [one[0] for one in shown.differences] == [wanted["replication"]]
+        assert [difference[0] for difference in shown.differences] == [wanted["replication"]]
         assert not shown.applied
         assert (shown.differences[0].released, shown.differences[0].wanted) == (1, 1)
         with pytest.raises(Diverged):
@@ -298,7 +300,7 @@ class VersionRules:
         assert live.repair(confirm=True, reason="edited by hand").applied
         assert not live.repair().differences
         live.resume()
-        assert [one.what for one in live.history()][-2:] == ["ledger repaired", "resumed"]
+        assert [change.what for change in live.history()][-2:] == ["ledger repaired", "resumed"]
         scenario.finish(live, waiting=[waiting])
         _is_simulated(live)
 
@@ -332,7 +334,7 @@ class VersionRules:
             lambda t: t.execute("set_definition", experiment=live.id, **values)
         )
         live = scenario.reopen(live, makers=OLD)
-        assert [one.what for one in live.history()] == ["started", "policy versions recorded"]
+        assert [change.what for change in live.history()] == ["started", "policy versions recorded"]
         with pytest.raises(OtherVersion):
             scenario.reopen(live, makers=NEW)
         live = scenario.reopen(live, makers=OLD)

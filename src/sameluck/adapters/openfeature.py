@@ -33,7 +33,7 @@ _log = logging.getLogger("sameluck")
 
 
 class Assigned(Protocol):
-    """The arm of a unit."""
+    """Arm of a unit."""
 
     @property
     def id(self) -> str | None:

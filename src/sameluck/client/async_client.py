@@ -36,7 +36,7 @@ T = TypeVar("T")
 
 
 class ClientCore:
-    """The experiments of a service, called through a sender."""
+    """Experiments of a service, called through a sender."""
 
     def __init__(self, connection: Connection, sender: Sender) -> None:
         self._connection, self._sender = connection, sender
@@ -95,7 +95,7 @@ class ClientCore:
 
 
 class AsyncClient(ClientCore):
-    """The experiments of a service, with the methods of a `Store`; use it with `async with`.
+    """Experiments of a service, with the methods of a `Store`; use it with `async with`.
 
     Args:
         url: The address of the service, such as `http://127.0.0.1:8321`.
@@ -164,7 +164,7 @@ class AsyncRemoteExperiment:
 
     @property
     def experiment(self) -> Experiment:
-        """The experiment when it was last read; `refresh` reads it again."""
+        """Experiment when it was last read; `refresh` reads it again."""
         if self.last_read is None:
             raise Invalid(
                 f"experiment {self.name!r} was loaded with a fallback arm and not read; await refresh() first"
@@ -185,7 +185,7 @@ class AsyncRemoteExperiment:
 
         If the service is unavailable or does not answer in time, the unit gets the fallback arm with the reason
         UNAVAILABLE, unless `strict`, which raises `Unavailable`. If the service enrolled the unit nevertheless, its
-        assignment is voided once the service answers again, so that it does not count.
+        assignment is voided once the service answers again.
         """
         require_flag("strict", strict)
         try:

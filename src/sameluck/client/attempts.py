@@ -23,10 +23,10 @@ T = TypeVar("T")
 
 
 class Attempts:
-    """The attempts at one call, until its deadline.
+    """Attempts at one call, until its deadline.
 
-    A call is sent again if the service asked for that, or could not be reached. If the answer was lost, only a call
-    that is safe to repeat is sent again.
+    A call is sent again if the service asks for a repetition or cannot be reached. If the answer was lost, only a
+    call that is safe to repeat is sent again.
     """
 
     def __init__(self, call: Call[object], seconds: float) -> None:
@@ -49,7 +49,7 @@ class Attempts:
         return bytes(content)
 
     def pause_after(self, answer: Answer | None, *, sent: bool) -> float | None:
-        """Return the seconds to wait before the next attempt; None if there is none.
+        """Return the seconds to wait before the next attempt; None to give up.
 
         Args:
             answer: The answer; None if there was none.
@@ -83,7 +83,7 @@ class Sender(Protocol):
 
 
 class AsyncSender:
-    """Calls that are sent in an event loop."""
+    """Sender for an event loop."""
 
     def __init__(
         self, url: str, headers: Mapping[str, str], transport: httpx.AsyncBaseTransport | None
@@ -93,7 +93,7 @@ class AsyncSender:
 
     async def send(self, call: Call[object], attempts: Attempts) -> Answer:
         async with (
-            asyncio.timeout(attempts.seconds_left),
+            asyncio.timeout(attempts.seconds_left),  # of the whole answer; httpx limits each read
             self._http.stream(
                 call.method, call.address, content=call.content, timeout=None
             ) as response,
@@ -109,7 +109,7 @@ class AsyncSender:
 
 
 class BlockingSender:
-    """Calls that are sent by the calling thread. Its coroutines never suspend; see `blocking_client.run`."""
+    """Sender that blocks the calling thread. Its coroutines never suspend; see `blocking_client.run`."""
 
     def __init__(
         self, url: str, headers: Mapping[str, str], transport: httpx.BaseTransport | None

@@ -63,7 +63,7 @@ def _loading(
 
 
 class Client(_Blocking[ClientCore]):
-    """The experiments of a service, with the methods of a `Store`; use it as a context manager.
+    """Experiments of a service, with the methods of a `Store`; use it as a context manager.
 
     Args:
         url: The address of the service, such as `http://127.0.0.1:8321`.
@@ -111,7 +111,7 @@ class RemoteExperiment(_Blocking[AsyncRemoteExperiment]):
 
     @property
     def experiment(self) -> Experiment:
-        """The experiment when it was last read; `refresh` reads it again."""
+        """Experiment when it was last read; `refresh` reads it again."""
         return self._coroutines.last_read or self.refresh()
 
     refresh = _blocking(AsyncRemoteExperiment.refresh)

@@ -65,8 +65,8 @@ class Call(Generic[T_co]):
         read: Function that returns the value of an answer.
         body: Content that is sent as JSON; None for no content.
         query: Query of the address.
-        for_user: A user waits for the call, so that it has less time.
-        repeatable: Repeating it is safe, so that it is sent again if its answer was lost.
+        for_user: A user waits for the call, which therefore has less time.
+        repeatable: Repeating it is safe; it is sent again if its answer was lost.
         media_type: Media type of an answer with content.
     """
 
@@ -131,7 +131,7 @@ def delete(name: str, reason: str) -> Call[None]:
 
 
 class ExperimentCalls:
-    """The calls of one experiment, named after the methods of `LiveExperiment`."""
+    """Calls of one experiment, named after the methods of `LiveExperiment`."""
 
     def __init__(self, name: str) -> None:
         self.path = f"/v1/experiments/{path_segment(name)}"

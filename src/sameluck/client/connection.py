@@ -20,11 +20,11 @@ T = TypeVar("T")
 
 
 class NotReceived(Unavailable):
-    """The service has not received the call: it cannot be reached, or was not tried."""
+    """Error for a call that the service has not received: it cannot be reached, or was not tried."""
 
 
 class Connection:
-    """The settings of one client, and whether the service answered its last calls."""
+    """Settings of one client, and whether the service answered its last calls."""
 
     def __init__(self, url: str, token: str | None, timeout: float) -> None:
         if not _is_address(url):

@@ -43,7 +43,7 @@ _BY_STATUS = {
 
 
 class ExperimentDocument(TypedDict):
-    """The parts of the service's description of an experiment that a client reads."""
+    """Parts of the service's description of an experiment that a client reads."""
 
     experiment: ExperimentRecord
     live: dict[str, object]
@@ -51,7 +51,7 @@ class ExperimentDocument(TypedDict):
 
 
 class TraceDocument(TypedDict):
-    """The service's description of one replication, period by period."""
+    """Service's description of one replication, period by period."""
 
     replication: int
     periods: list[PeriodRecord]
@@ -71,7 +71,7 @@ class Answer(NamedTuple):
 
     @property
     def error(self) -> SameluckError | None:
-        """Error that the answer reports; None if there is none."""
+        """Error that the answer reports; None without an error."""
         if self.status < 300:
             return None
         if self.status < 400:

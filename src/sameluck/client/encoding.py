@@ -27,7 +27,7 @@ MAX_ADDRESS = 60_000  # characters that httpx and servers accept
 
 
 class ExportTarget(NamedTuple):
-    """The path, format and media type of an exported file."""
+    """Path, format and media type of an exported file."""
 
     path: Path
     format: str

@@ -32,7 +32,7 @@ Axes: TypeAlias = Any  # matplotlib's, which is imported only when something is 
 
 
 class Svg(str):
-    """The SVG of a figure, which a page shows as it is."""
+    """SVG of a figure, which a page shows as it is."""
 
     __slots__ = ()
 

@@ -26,7 +26,7 @@ NOBODY = ""  # the name under which requests without a valid token are counted
 
 @dataclass(frozen=True)
 class Service:
-    """The objects that every route may use."""
+    """Objects that every route may use."""
 
     experiments: LoadedExperiments
     tokens: Tokens
@@ -37,6 +37,7 @@ class Service:
     async def fresh_tokens(self) -> Tokens:
         """Return the tokens; if they are stale, one request reads them again while the others wait."""
         if self.tokens.is_stale():
+            # Asked again under the lock: another request may have read the tokens in the meantime.
             async with self._token_lock:
                 if self.tokens.is_stale():
                     await to_thread.run_sync(self.tokens.refresh)
@@ -53,6 +54,7 @@ class Rates:
     def take(self, name: str) -> bool:
         """Count a request; return False if the holder has made too many."""
         now = time.monotonic()
+        # A bucket of two seconds' requests, refilled continuously since the last request.
         left, then = self._left.get(name, (2 * self._per_second, now))
         left = min(2 * self._per_second, left + (now - then) * self._per_second)
         self._left[name] = (max(left - 1, 0.0), now)
@@ -60,7 +62,7 @@ class Rates:
 
 
 class Caller(NamedTuple):
-    """The holder of a valid token, and the service."""
+    """Holder of a valid token, and the service."""
 
     name: str
     service: Service
@@ -85,6 +87,7 @@ class Bearer(SecurityBase):
         service: Service = app.state.service
         rates: Rates = app.state.rates
         holder = await _holder(service, header)
+        # Before the token is refused, so that tokens cannot be guessed faster than the rate.
         if not rates.take(holder.name if holder else NOBODY):
             limit = service.limits.requests_per_second
             raise Refused(429, "too_many_requests", f"more than {limit:g} requests per second")

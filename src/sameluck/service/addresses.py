@@ -1,4 +1,4 @@
-"""`Address`: the host and port of a service, and the names by which it may be called."""
+"""`Address`: the host and port of a service, and its accepted host names."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 class Address(NamedTuple):
-    """A host, a port, and further names by which the service is called."""
+    """A host, a port, and further accepted host names."""
 
     host: str
     port: int
@@ -20,7 +20,7 @@ class Address(NamedTuple):
 
     @property
     def is_loopback(self) -> bool:
-        """Whether only programs on this machine can call the service."""
+        """True if only programs on this machine can call the service."""
         try:
             return ip_address(self.host).is_loopback
         except ValueError:
@@ -28,7 +28,7 @@ class Address(NamedTuple):
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """The names that a Host header may have; `Invalid` if they cannot be derived from the host."""
+        """Names that a Host header may have; `Invalid` if they cannot be derived from the host."""
         if self.host in ("0.0.0.0", "::", "") and not self.names:
             raise Invalid(
                 f"--host {self.host} listens at every address of this machine; add the names by which the service is "

@@ -43,7 +43,7 @@ class Token(NamedTuple):
 
 
 class Holder(NamedTuple):
-    """The name and the scopes of a token that was presented."""
+    """Name and the scopes of a token that was presented."""
 
     name: str
     scopes: frozenset[str]
@@ -70,7 +70,7 @@ def checked_scopes(scopes: Iterable[str]) -> tuple[str, ...]:
 
 
 class Tokens:
-    """The tokens of one store."""
+    """Tokens of one store."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

@@ -38,8 +38,7 @@ def create_app(
         store: The store; it is closed when the application is shut down.
         tokens: The tokens that may call it; the tokens in the store's database if not given.
         makers: For `External` policies: name -> function of a seed that returns the policy.
-        hosts: The names by which it may be called, as in the Host header without the port; the names of the
-            loopback address if not given.
+        hosts: Accepted names of a Host header, without the port; the names of the loopback address if not given.
         limits: The largest requests and experiments that it accepts.
         background: A coroutine that runs as long as the service, such as the traffic of a demonstration.
     """
@@ -72,6 +71,7 @@ def create_app(
     add_routes(app)
     add_dashboard(app)
     add_problem_documents(app)
+    # The middleware that is added last sees a request first: refused requests are not counted.
     app.add_middleware(Measured, metrics=app.state.metrics)
     app.add_middleware(Guard, hosts=hosts, limits=limits)
     return app

@@ -17,7 +17,7 @@ Key: TypeAlias = tuple[int, str, int, tuple[int, ...], str]
 
 
 class ComparisonCache:
-    """The comparisons that were used last. Complete replications never change, so that no comparison gets stale."""
+    """Comparisons that were used last. Complete replications never change, so that no comparison gets stale."""
 
     def __init__(self) -> None:
         self._comparisons: dict[Key, Comparison] = {}

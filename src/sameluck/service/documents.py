@@ -40,13 +40,13 @@ Number: TypeAlias = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 
 
 class Body(BaseModel):
-    """The body of a request; unknown fields are refused."""
+    """Body of a request; unknown fields are refused."""
 
     model_config = ConfigDict(extra="forbid")
 
 
 class Reason(Body):
-    """The reason of a change, for the history."""
+    """Reason of a change, for the history."""
 
     reason: Text = ""
 

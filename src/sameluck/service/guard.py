@@ -38,7 +38,7 @@ class Guard:
 
     Args:
         app: The application.
-        hosts: The names by which it may be called; the names of the loopback address if None.
+        hosts: Accepted host names; the names of the loopback address if None.
         limits: The size of a body, and the time of a request.
     """
 
@@ -61,6 +61,7 @@ class Guard:
                 scope, receive, exchange.send
             )
         except TimeoutError:
+            # Once the response has begun, its status is sent and cannot be changed.
             if exchange.started:
                 raise
             detail = f"no answer within {self._limits.seconds:g} seconds; try again later"
@@ -68,6 +69,7 @@ class Guard:
 
     def _check(self, pairs: Sequence[tuple[bytes, bytes]]) -> None:
         headers = dict(pairs)
+        # `dict` keeps the last of repeated headers, so that fewer keys reveal a repetition.
         if len(headers) < len(pairs):
             _check_single([name for name, _ in pairs])
         host = headers.get(b"host", b"").decode("latin-1")
@@ -93,6 +95,7 @@ class _Exchange:
 
     async def receive(self) -> Message:
         message = await self._receive()
+        # Counted as they arrive: a request may have no Content-Length, or a wrong one.
         self._bytes += len(message.get("body", b""))
         if self._bytes > self._max_bytes:
             raise HTTPException(413, _too_large(self._max_bytes))

@@ -45,7 +45,7 @@ class Loaded(NamedTuple):
 
 
 class LoadedExperiments:
-    """The experiments of a store by name, each loaded once.
+    """Experiments of a store by name, each loaded once.
 
     Args:
         store: The store.

@@ -17,7 +17,7 @@ BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30
 
 
 class Metrics:
-    """The metrics of one application."""
+    """Metrics of one application."""
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry()

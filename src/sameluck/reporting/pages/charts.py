@@ -106,7 +106,7 @@ def nice_step(size: float) -> float:
 
 
 def scale_around(values: Sequence[float]) -> Scale:
-    """Return a scale that holds all values and zero; its ends are round, so that it seldom changes."""
+    """Return a scale that holds all values and zero; its round ends seldom change."""
     low, high = min(0.0, *values), max(0.0, *values)
     if low == high:
         high = 1.0
@@ -130,8 +130,9 @@ def y_axis(scale: Scale, about: int = 5) -> tuple[list[Label], Mark]:
 
 
 def x_axis(scale: Scale, about: int = 4) -> list[Label]:
-    """Return the labels of an x axis of counts: both ends, and round numbers that are not near the ends."""
+    """Return the labels of an x axis of counts: both ends, and round numbers between them."""
     span = (scale.high - scale.low) or 1.0
+    # A number near an end would overlap the end's label.
     whole = [tick for tick in scale.ticks(about) if tick == round(tick)]
     inner = [tick for tick in whole if 0.12 < (tick - scale.low) / span < 0.86]
     middle = [Label(float(scale.at([tick])[0]) / 10, 100, f"{tick:,.0f}") for tick in inner]

@@ -168,6 +168,7 @@ def _groups(
     compared = _by_size([entry for entry in ranked if entry.policy != reference])
     sizes = [abs(entry.effect) for entry in compared]
     sizes_with_zero = [abs(entry.effect) for entry in compared if _has_zero(entry)]
+    # Differences that noise explains set the scale of what is close.
     limit = CLOSE * _median(sizes_with_zero or sizes[:1])
     if not limit or sizes[-1] <= 2 * limit:
         return [("", list(ranked))]
@@ -197,7 +198,7 @@ def _has_zero(entry: BoardEntry) -> bool:
 
 
 class _Board(NamedTuple):
-    """What the rows of all parts share."""
+    """Data that the rows of all parts share."""
 
     reference: str
     columns: Mapping[str, Mapping[str, str]]
@@ -233,7 +234,7 @@ class _Board(NamedTuple):
 
 
 def _scale(title: str, group: Sequence[BoardEntry]) -> Scale:
-    """Return the scale of a part: that of close policies holds all of them, the others leave outliers out."""
+    """Return the scale of a part: all close policies are on their scale, outliers of other parts are not."""
     median = _median([abs(entry.effect) for entry in _by_size(group)])
     limit = math.inf if title.startswith("Close") or len(group) < 4 else OFF_SCALE * median
     on_scale = [entry for entry in group if abs(entry.effect) <= limit]

@@ -50,7 +50,7 @@ class Card(NamedTuple):
 
 
 class EarnedMore(NamedTuple):
-    """The sentence that one policy earned more than another, with the colours of their names."""
+    """Sentence that one policy earned more than another, with the colours of their names."""
 
     winner: str
     loser: str
@@ -60,7 +60,7 @@ class EarnedMore(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """The first section of a page: what was found."""
+    """First section of a page: what was found."""
 
     chip: str
     is_decided: bool

@@ -33,7 +33,7 @@ DEFAULTS = {
 
 
 class Draft(NamedTuple):
-    """The fields of the form as text."""
+    """Fields of the form as text."""
 
     fields: Mapping[str, str]
 
@@ -48,7 +48,7 @@ class Draft(NamedTuple):
 
     @property
     def policies(self) -> dict[str, str]:
-        """The policies in text form; the first is the control."""
+        """Policies in text form; the first is the control."""
         rows = [
             (self.fields[f"policy{row}_name"].strip(), self.fields[f"policy{row}"].strip())
             for row in range(1, POLICY_ROWS + 1)

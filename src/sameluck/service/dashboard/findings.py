@@ -50,12 +50,12 @@ class Finding(NamedTuple):
 
     @property
     def is_same(self) -> bool:
-        """Whether both names stand for one policy with the same pulls and rewards."""
+        """True if both names stand for one policy with the same pulls and rewards."""
         return self.effect is not None and self.effect.is_same_policy
 
     @property
     def is_decided(self) -> bool:
-        """Whether the interval excludes 0."""
+        """True if the interval excludes 0."""
         return self.effect is not None and self.effect.shows_difference
 
     @property

@@ -95,7 +95,7 @@ def replications_chart(finding: Finding) -> Chart | None:
             Label(
                 decided_x / 10 + (-2 if is_right else 2),
                 4,
-                f"left zero at {since}",
+                f"excludes zero from {since}",
                 "strong",
                 "end" if is_right else "start",
             )
@@ -164,14 +164,14 @@ def users_chart(runs: Runs) -> Chart | None:
             Label(
                 99,
                 clamp(float(y.up([0.7 * asked[-1]])[0]) / 10 + 7),
-                f"asked {asked[-1]:,.0f}",
+                f"actual {asked[-1]:,.0f}",
                 "strong",
                 "end",
             ),
         ],
         y_title="users so far",
         x_title="replications complete",
-        columns=("replications", "asked", "naive"),
+        columns=("replications", "actual", "naive"),
         rows=[
             (f"{n:,}", f"{a:,.0f}", f"{b:,.0f}")
             for n, (a, b) in enumerate(zip(asked, naive, strict=True))
@@ -206,7 +206,7 @@ def sparkline(finding: Finding) -> Chart | None:
 
 
 class ArmRow(NamedTuple):
-    """The mean reward of an arm, its users, and each policy's pulls per replication."""
+    """Mean reward of an arm, its users, and each policy's pulls per replication."""
 
     name: str
     paid: str
@@ -215,7 +215,7 @@ class ArmRow(NamedTuple):
 
 
 class Ribbon(NamedTuple):
-    """The arms that one policy plays over time."""
+    """Arms that one policy plays over time."""
 
     policy: str
     colour: int | None

@@ -31,7 +31,7 @@ class Share(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """The answer in words and charts: for two policies a verdict and a chart, for more a leader board."""
+    """Answer in words and charts: for two policies a verdict and a chart, for more a leader board."""
 
     verdict: Verdict | None
     chip: str

@@ -49,7 +49,7 @@ class Overview(NamedTuple):
 
     @property
     def alarm(self) -> str:
-        """Name of the first health check in the state alarm; empty if there is none."""
+        """Name of the first health check in the state alarm; empty without an alarm."""
         return self.alarming.name if self.alarming else ""
 
     @property
@@ -86,7 +86,7 @@ class Overview(NamedTuple):
 
 
 class Overviews:
-    """The overviews of a service by experiment name. Under a lock per experiment, one thread computes for all."""
+    """Overviews of a service by experiment name. Under a lock per experiment, one thread computes for all."""
 
     def __init__(self) -> None:
         self._overviews: dict[str, Overview] = {}
@@ -94,6 +94,7 @@ class Overviews:
 
     def of(self, live: LiveExperiment) -> Overview:
         """Return the overview of an experiment, at most a second old."""
+        # Requests for one experiment wait for one computation; other experiments are not held up.
         with self._locks.setdefault(live.name, threading.Lock()):
             before = self._overviews.get(live.name)
             if before is None or time.monotonic() > before.at + FRESH_SECONDS:
@@ -101,7 +102,7 @@ class Overviews:
             return self._overviews[live.name]
 
     def forget(self, name: str) -> None:
-        """Drop an overview after a change, so that it is computed again."""
+        """Drop an overview after a change; the next request computes it again."""
         self._overviews.pop(name, None)
 
 

@@ -41,7 +41,7 @@ def day(moment: str) -> str:
 
 
 def page(template: str, status: int = 200, /, **values: object) -> Response:
-    """Return a page with an ETag, by which a browser asks whether it has changed."""
+    """Return a page with an ETag, so that a browser can ask for changes only."""
     text = templates().get_template(template).render(**values)
     tag = f'"{hashlib.sha256(text.encode()).hexdigest()[:32]}"'
     headers = {**HEADERS, "ETag": tag}

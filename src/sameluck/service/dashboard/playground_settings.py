@@ -65,7 +65,7 @@ DEFAULTS = {
 
 
 class Setting(NamedTuple):
-    """The chosen fields of the form as text."""
+    """Chosen fields of the form as text."""
 
     fields: Mapping[str, str]
 

@@ -49,7 +49,7 @@ def progress_of(
         [
             (f"To the plan ({target:,})", left),
             *_pace_facts(status, replications, now),
-            ("Real users", f"{status.users:,} asked, {status.settled:,} answered"),
+            ("Real users", f"{status.users:,} enrolled, {status.settled:,} with a reward"),
             ("Now", _current_counts(status)),
             *_exceptions(status),
         ],

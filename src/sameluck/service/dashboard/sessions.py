@@ -33,7 +33,7 @@ class Session(NamedTuple):
 
 
 class Sessions:
-    """The sessions of this process."""
+    """Sessions of this process."""
 
     def __init__(self) -> None:
         self._sessions: dict[str, Session] = {}  # by the digest of the cookie

@@ -51,7 +51,7 @@ class Abandoned(Exception):
 
 
 class Simulation:
-    """A question, the share that is computed, and its answer or the reason why there is none."""
+    """A question, the share that is computed, and its answer or problem."""
 
     def __init__(self, question: Question) -> None:
         self.question = question
@@ -63,7 +63,7 @@ class Simulation:
 
     @property
     def has_ended(self) -> bool:
-        """Whether there is an answer, or a reason why there is none."""
+        """True if the simulation has an answer or a problem."""
         return self.answer is not None or bool(self.problem)
 
     def run(self) -> None:
@@ -86,7 +86,7 @@ class Simulation:
             if self.is_abandoned or time.monotonic() > self.asked_at + PATIENCE_SECONDS:
                 raise Abandoned
 
-        advance(0, 1)
+        advance(0, 1)  # abandoned before it began
         experiment, environment, checkpoints = self.question
         return simulate(
             experiment.replace(design=design),
@@ -98,7 +98,7 @@ class Simulation:
 
 
 class Simulations:
-    """The simulations of a service; a daemon thread runs them, so that the process can end at any time."""
+    """Simulations of a service; a daemon thread runs them, so that the process can end at any time."""
 
     def __init__(self) -> None:
         self._simulations: OrderedDict[tuple[str, str], Simulation] = OrderedDict()

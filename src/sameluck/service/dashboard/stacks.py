@@ -22,7 +22,7 @@ NEVER = np.iinfo(np.int64).max
 
 
 class Pile(NamedTuple):
-    """The stack of one arm."""
+    """Stack of one arm."""
 
     arm: str
     depth: int
@@ -36,7 +36,7 @@ class Pile(NamedTuple):
 
 
 class Stacks(NamedTuple):
-    """The stacks of one replication up to a period."""
+    """Stacks of one replication up to a period."""
 
     replication: int
     period: int
@@ -66,7 +66,7 @@ class Stacks(NamedTuple):
 
     @property
     def alone(self) -> list[int]:
-        """By policy, users whose reward no other policy has read."""
+        """Users whose reward no other policy has read, by policy."""
         return [sum(counts) for counts in zip(*(pile.alone for pile in self.piles), strict=True)]
 
 

@@ -34,7 +34,7 @@ class Visitor(NamedTuple):
 
 
 class LoginNeeded(Exception):
-    """The request has no session, so that the login page is shown."""
+    """Request without a session, to which the login page is shown."""
 
 
 async def holder_of(request: Request, token: str) -> Holder | None:

@@ -27,7 +27,7 @@ WITHOUT_REASON = Reason()
 
 
 class StopRequest(Reason):
-    """How to stop: complete the open replications, stop at once, or stop after a number of replications."""
+    """Ways to stop: complete the open replications, stop at once, or stop after a number of replications."""
 
     drain: StrictBool = True
     after_replications: StrictInt | None = None
@@ -37,7 +37,7 @@ DRAIN = StopRequest()
 
 
 class MoreTime(Reason):
-    """Seconds by which the window of awaited rewards is extended."""
+    """Seconds to add to the window of awaited rewards."""
 
     seconds: Number = Field(gt=0)
 
@@ -52,13 +52,13 @@ SAME_FALLBACK = Disabling()
 
 
 class Erasure(Reason):
-    """The unit to erase."""
+    """Unit to erase."""
 
     unit: UnitField
 
 
 class Erased(BaseModel):
-    """The number of assignments that the unit had."""
+    """Number of assignments that the unit had."""
 
     assignments: int
 

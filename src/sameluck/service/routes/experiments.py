@@ -22,7 +22,7 @@ router = APIRouter(tags=["experiments"])
 
 
 class NewExperiment(Body):
-    """The fields of `sl.Experiment` with policies in text form, a name, and those of `sl.LiveOptions`."""
+    """Fields of `sl.Experiment` with policies in text form, a name, and the fields of `sl.LiveOptions`."""
 
     name: Text = Field(min_length=1)
     policies: dict[str, StrictStr]
@@ -42,7 +42,7 @@ class NewExperiment(Body):
 
 
 class ExperimentList(BaseModel):
-    """The statuses of all experiments, the oldest first."""
+    """Statuses of all experiments, the oldest first."""
 
     experiments: list[StatusModel]  # type: ignore[valid-type]
 

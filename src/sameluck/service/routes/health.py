@@ -12,7 +12,7 @@ router = APIRouter(tags=["health"])
 
 
 class Health(BaseModel):
-    """The state of the service."""
+    """State of the service."""
 
     status: str
 

@@ -42,7 +42,7 @@ _FILE: dict[str, object] = {
 
 
 class ResultsQuery(BaseModel):
-    """The arguments of `sl.compare` and of `live.runs`."""
+    """Arguments of `sl.compare` and of `live.runs`."""
 
     model_config = {"extra": "forbid"}
 
@@ -71,7 +71,7 @@ class ResultsQuery(BaseModel):
 
 
 class ResultsModel(BaseModel):
-    """The comparison of the policies on the complete replications, in order and without a gap."""
+    """Comparison of the policies on the complete replications, in order and without a gap."""
 
     digest: str
     status: StatusModel  # type: ignore[valid-type]
@@ -95,7 +95,7 @@ class ReplicationList(BaseModel):
 
 
 class ChangeList(BaseModel):
-    """The history, the oldest change first."""
+    """History, the oldest change first."""
 
     changes: list[ChangeModel]  # type: ignore[valid-type]
 

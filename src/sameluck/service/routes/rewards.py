@@ -29,7 +29,7 @@ class RewardBody(Body):
 
 
 class AssignmentReward(RewardBody):
-    """The reward of an assignment."""
+    """Reward of an assignment."""
 
     id: Text
 

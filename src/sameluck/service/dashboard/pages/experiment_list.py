@@ -1,4 +1,4 @@
-"""List of experiments: first those that need attention, then running and ended experiments."""
+"""List of experiments: experiments that need attention, then running and ended experiments."""
 
 from __future__ import annotations
 
@@ -74,18 +74,18 @@ class Row(NamedTuple):
 
     @property
     def ready(self) -> bool:
-        """Whether it may be stopped because a difference is shown."""
+        """True if it may be stopped because a difference is shown."""
         return self.status.status not in ENDED and bool(self._decided)
 
     @property
     def needs_attention(self) -> bool:
-        """Whether it failed, cannot be loaded, or has a health check in the state alarm."""
+        """True if it failed, cannot be loaded, or has a health check in the state alarm."""
         alarm = self.overview is None or bool(self.overview.alarm)
         return self.status.status == "failed" or (alarm and self.status.status not in ENDED)
 
     @property
     def ended(self) -> bool:
-        """Whether it enrols no more units."""
+        """True if it enrols no more units."""
         return self.status.status in ENDED
 
     @property

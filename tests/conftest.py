@@ -74,7 +74,7 @@ def registries():
 def patience(request, monkeypatch):
     """Let `assign` wait for its policy on a busy machine, except in tests of the default deadline."""
     if not request.node.get_closest_marker("default_timeout"):
-        monkeypatch.setattr(settings, "TIMEOUT", 60.0)
+        monkeypatch.setattr(settings, "ASSIGN_SECONDS", 60.0)
 
 
 @pytest.fixture(autouse=True)

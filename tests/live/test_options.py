@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import sameluck as sl
-from sameluck.live.options import MOST_ARMS, MOST_PERIODS, MOST_POLICIES, MOST_REPLICATIONS
+from sameluck.live.options import MAX_ARMS, MAX_PERIODS, MAX_POLICIES, MAX_REPLICATIONS
 
 TWO = {"ucb": "ucb1", "uniform": "uniform"}
 SECOND = sl.Reward(window_seconds=1)
@@ -227,13 +227,13 @@ class TestFit:
     @pytest.mark.parametrize(
         ("changes", "message"),
         [
-            ({"arms": MOST_ARMS + 1}, "at most 10,000 arms, got 10,001"),
+            ({"arms": MAX_ARMS + 1}, "at most 10,000 arms, got 10,001"),
             (
-                {"policies": {str(n): "uniform" for n in range(MOST_POLICIES + 1)}},
+                {"policies": {str(n): "uniform" for n in range(MAX_POLICIES + 1)}},
                 "at most 100 policies, got 101",
             ),
-            ({"horizon": MOST_PERIODS + 1}, "at most 10,000,000 periods, got 10,000,001"),
-            ({"replications": MOST_REPLICATIONS + 1}, "at most 1,000,000 replications"),
+            ({"horizon": MAX_PERIODS + 1}, "at most 10,000,000 periods, got 10,000,001"),
+            ({"replications": MAX_REPLICATIONS + 1}, "at most 1,000,000 replications"),
         ],
     )
     def test_too_large(self, start, changes, message):

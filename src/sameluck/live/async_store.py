@@ -1,4 +1,4 @@
-"""`open_async`: a store of live experiments for coroutines. What its calls do is what those of `Store` do."""
+"""`open_async`: a store of live experiments for coroutines, with the methods of `Store`."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ P = ParamSpec("P")
 S_co = TypeVar("S_co", bound="Store | LiveExperiment", covariant=True)
 T = TypeVar("T")
 
-THREADS = 8  # for calls that are not made together
-# For those that are, of both kinds: SQLite makes one commit for assignments and rewards that wait at the same moment.
-# PostgreSQL runs the statements of one group while another waits for the disk.
-GROUPING = {"sqlite": 2, "postgresql": 3}
+THREADS = 8  # for calls that are not batched
+# Threads for batches of assignments and of rewards. SQLite makes one commit for two batches that wait at the same
+# moment; PostgreSQL runs the statements of one batch while another waits for the disk.
+BATCH_THREADS = {"sqlite": 2, "postgresql": 3}
 
 
 def open_async(
@@ -43,8 +43,8 @@ def open_async(
 ) -> Opening:
     """Open a store for coroutines: `async with sl.open_async(url) as store`, or `await` it and close it yourself.
 
-    The arguments are those of `open`. The event loop never waits for the store, and calls of `assign` and of `reward`
-    that wait at the same moment share a transaction.
+    The arguments are the arguments of `open`. The event loop never waits for the store, and calls of `assign` and of
+    `reward` that wait at the same moment share a transaction.
     """
     return Opening(
         partial(
@@ -60,7 +60,7 @@ def open_async(
 
 
 class Opening:
-    """A store that is being opened: for `await`, or for `async with`, which closes it."""
+    """Store that is being opened, for `await` or for `async with`, which closes it."""
 
     def __init__(self, open_store: Callable[[], Store]) -> None:
         self._open_store = open_store
@@ -81,7 +81,7 @@ class Opening:
         thread.shutdown(wait=False)
         try:
             return AsyncStore(await asyncio.shield(asyncio.wrap_future(opening)))
-        except asyncio.CancelledError:  # nobody would close it
+        except asyncio.CancelledError:  # nobody else would close the store
             opening.add_done_callback(_close_opened)
             raise
 
@@ -92,7 +92,7 @@ def _close_opened(opening: Future[Store]) -> None:
 
 
 class _Awaited(Generic[S_co]):
-    """An object whose methods are awaited."""
+    """Object whose methods are awaited."""
 
     def __init__(self, synchronous: S_co, calls: CallQueue) -> None:
         self._synchronous, self._calls = synchronous, calls
@@ -101,7 +101,10 @@ class _Awaited(Generic[S_co]):
 def _awaited(
     method: Callable[Concatenate[S_co, P], T], *, for_user: bool = False
 ) -> Callable[Concatenate[_Awaited[S_co], P], Coroutine[object, None, T]]:
-    """A method that is called in a thread; one for a user has its deadline even if no thread is free."""
+    """Return a coroutine that calls a method in a thread.
+
+    A call for a user ends at its deadline even if no thread is free.
+    """
 
     @wraps(method)
     async def call(self: _Awaited[S_co], /, *arguments: P.args, **named: P.kwargs) -> T:
@@ -115,7 +118,7 @@ def _awaited(
 def _loaded(
     method: Callable[Concatenate[Store, P], LiveExperiment],
 ) -> Callable[Concatenate[AsyncStore, P], Coroutine[object, None, AsyncLiveExperiment]]:
-    """A method that returns an experiment."""
+    """Return a coroutine that loads an experiment in a thread."""
 
     @wraps(method)
     async def call(
@@ -140,7 +143,8 @@ class AsyncLiveExperiment(_Awaited[LiveExperiment]):
         }
         self._rewarding: BatchedCall[tuple[str | None, float], Receipt] = BatchedCall(
             synchronous._rewards.reward_batch,
-            in_turn=True,  # rewards that come at the same time are of few replications, whose rows are locked
+            # Rewards that come at the same time belong to few replications, whose rows the first batch locks.
+            in_turn=True,
         )
 
     def __repr__(self) -> str:
@@ -163,17 +167,17 @@ class AsyncLiveExperiment(_Awaited[LiveExperiment]):
 
     @property
     def options(self) -> LiveOptions:
-        """How it is run."""
+        """Options that it was started with."""
         return self._synchronous.options
 
     @property
     def started_at(self) -> str | None:
-        """When it was started."""
+        """Time at which it was started, in UTC."""
         return self._synchronous.started_at
 
     @property
     def experiment(self) -> Experiment:
-        """The experiment, policies that were added included."""
+        """Experiment with the policies that were added."""
         return self._synchronous.experiment
 
     async def assign(self, unit: Unit, *, strict: bool = False) -> Assignment:
@@ -245,10 +249,10 @@ class AsyncStore(_Awaited[Store]):
     """A `Store` for coroutines: the same methods, awaited."""
 
     def __init__(self, synchronous: Store) -> None:
-        grouping = GROUPING.get(getattr(synchronous._database, "kind", ""), 1)
-        super().__init__(synchronous, CallQueue(grouping, THREADS, self._failed))
+        batch_threads = BATCH_THREADS.get(synchronous.database.kind, 1)
+        super().__init__(synchronous, CallQueue(batch_threads, THREADS, self._record_failure))
 
-    def _failed(self, error: BaseException) -> None:
+    def _record_failure(self, error: BaseException) -> None:
         self._synchronous._settings.breaker.end(error)
 
     async def __aenter__(self) -> AsyncStore:

@@ -1,4 +1,4 @@
-"""`LiveOptions` and `Reward`: how an experiment is run on real users, checked before the first of them."""
+"""`LiveOptions` and `Reward`: options of an experiment on real users, checked before the first user."""
 
 from __future__ import annotations
 
@@ -30,19 +30,18 @@ from sameluck.validation import (
 
 ORDERS = ("lockstep", "phase")
 EXPOSURES = ("implicit", "explicit")
-LATER: dict[str, object] = {
-    "sticky_exclusion": 0.0
-}  # options since 0.2.0: what experiments without them have
-STOP_AFTER = "stop_after"  # stored with the options, but not one of them: it may change
+# Options since 0.2.0, with their values in experiments that were started before.
+LATER: dict[str, object] = {"sticky_exclusion": 0.0}
+STOP_AFTER = "stop_after"  # stored with the options, but no option: it may change
 
 # What one machine can serve; a million periods are a million users per replication.
-MOST_ARMS, MOST_POLICIES, MOST_PERIODS, MOST_REPLICATIONS = 10_000, 100, 10_000_000, 1_000_000
-MOST_NUMBERS = 100_000_000  # floats in memory for open replications
-MOST = 1 << 40  # of any other whole number
+MAX_ARMS, MAX_POLICIES, MAX_PERIODS, MAX_REPLICATIONS = 10_000, 100, 10_000_000, 1_000_000
+MAX_FLOATS = 100_000_000  # in memory, for open replications
+MAX_WHOLE = 1 << 40  # any other whole number
 
 HOUR, DAY = 3_600.0, 86_400.0
-MAX_SECONDS = 10 * 365 * DAY  # a window, a lease or a delay
-LONG, ABSURD = 730.0, 36_500.0  # days
+MAX_SECONDS = 10 * 365 * DAY  # of a window, a lease or a delay
+LONG_DAYS, MAX_DAYS = 730.0, 36_500.0  # a plan that takes longer gets a warning, or an error
 
 Options = TypeVar("Options")
 Maker: TypeAlias = external.Maker
@@ -53,14 +52,15 @@ Clock: TypeAlias = Callable[[], float]  # seconds since 1970
 
 @dataclass(frozen=True, kw_only=True)
 class Reward:
-    """The range of rewards, and how long to wait for one.
+    """Range of rewards, and the time to wait for a reward.
 
     Args:
-        min: The least reward; None for no bound (but -1e50).
-        max: The largest.
-        default: The reward if none comes within the window: part of the question, so it is declared at the start. A
-            user who saw the arm is never replaced by another (that would estimate the reward of those who respond).
-        window_seconds: From exposure to the last moment at which a reward is accepted.
+        min: The smallest reward; None for no bound (but -1e50).
+        max: The largest reward; None for no bound (but 1e50).
+        default: The reward if none comes within the window. It is part of the question, so it is declared at the
+            start. A user who saw the arm is never replaced by another user, because that would estimate the reward of
+            responding users only.
+        window_seconds: The time from exposure to the last moment at which a reward is accepted.
     """
 
     min: float | None = None
@@ -69,7 +69,6 @@ class Reward:
     window_seconds: float = HOUR
 
     def __post_init__(self) -> None:
-        """Check every number."""
         low, high = self.bounds
         require_number("Reward.min", low, at_least=-MAX_REWARD, at_most=MAX_REWARD)
         require_number("Reward.max", high, at_least=-MAX_REWARD, at_most=MAX_REWARD)
@@ -83,35 +82,36 @@ class Reward:
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """The range; without a bound, the largest rewards whose sums are exact enough."""
+        """Range; without a bound, the largest rewards whose sums are exact enough."""
         low = -MAX_REWARD if self.min is None else self.min
         return low, MAX_REWARD if self.max is None else self.max
 
 
 @dataclass(frozen=True, kw_only=True)
 class LiveOptions:
-    """How to run an experiment on real users; fixed once it has started.
+    """Options of an experiment on real users; fixed once it has started.
 
     Args:
         fallback: The arm (its name, or its index) for units that are not enrolled; the first if not given.
         reward: Range, default and window of rewards: a `Reward`, or a mapping of its fields.
         exposure: "implicit": a unit that is assigned an arm has seen it. "explicit": the application calls `expose`.
-        lease_seconds: Under explicit exposure, how long from assignment to exposure before the entry is assigned to
+        lease_seconds: Under explicit exposure, the time from assignment to exposure before the entry is assigned to
             another unit.
-        order: "lockstep": the policies advance together. "phase": one after the other, as in the paper. The same law;
-            lock-step is far less sensitive to drift, and gives an estimate at every horizon before the last.
-        open_replications: How many replications are open at once; 10, or all if there are fewer, if not given. With
-            more, more users can be enrolled at the same time.
+        order: "lockstep": the policies advance together. "phase": one after another, as in the paper. Each policy's
+            distribution is the same; lock-step is far less sensitive to drift, and gives estimates at earlier
+            horizons while the experiment runs.
+        open_replications: The number of replications that are open at once; 10, or all if there are fewer, if not
+            given. With more, more users can be enrolled at the same time.
         traffic_share: The share of units that may be enrolled: a fixed function of the unit.
-        sticky_exclusion: The seconds for which a unit that was turned away (no entry was wanted when it called) stays
-            turned away; None for as long as the experiment runs. So a unit has one chance, however often it calls,
-            and none that has seen the fallback arm sees another. With 0 every visit is a chance: units that call
-            often are enrolled more often.
-        batch: Periods that a policy acts before it observes their rewards: one number, or one by policy name.
-        audit_share: The share of replayed entries for which one more user is requested, only to be compared.
+        sticky_exclusion: The seconds for which a unit stays turned away if no entry was wanted when it called; None
+            for the duration of the experiment. Then a unit has one chance, however often it calls, and no unit that
+            has seen the fallback arm sees another arm. With 0 every visit is a chance, and units that call often are
+            enrolled more often.
+        batch: Periods that a policy acts before it observes their rewards: a number, or a number by policy name.
+        audit_share: The share of replayed entries for which a further user is requested, for comparison only.
         aa: Every policy plays the control's rule: a rehearsal in which every effect is zero.
-        arrivals_per_day: Users expected: a plan that cannot finish raises `Invalid`, one that takes long warns.
-        days: How long it may take.
+        arrivals_per_day: Expected users: a plan that cannot finish raises `Invalid`, a plan that takes long warns.
+        days: The time that the experiment may take.
     """
 
     fallback: str | int | None = None
@@ -129,7 +129,6 @@ class LiveOptions:
     days: float | None = None
 
     def __post_init__(self) -> None:
-        """Check what can be checked without the experiment."""
         if isinstance(self.reward, Mapping):
             object.__setattr__(self, "reward", _from_mapping(Reward, self.reward, "reward"))
         if not isinstance(self.reward, Reward):
@@ -147,8 +146,10 @@ class LiveOptions:
         if not isinstance(self.aa, bool):
             raise Invalid(f"LiveOptions.aa must be true or false, got {shown(self.aa)}")
         if self.open_replications is not None:
-            many = require_whole("LiveOptions.open_replications", self.open_replications, 1, MOST)
-            object.__setattr__(self, "open_replications", many)
+            open_at_once = require_whole(
+                "LiveOptions.open_replications", self.open_replications, 1, MAX_WHOLE
+            )
+            object.__setattr__(self, "open_replications", open_at_once)
         object.__setattr__(self, "batch", _checked_batch(self.batch))
         for name in ("arrivals_per_day", "days"):
             if getattr(self, name) is not None:
@@ -156,53 +157,53 @@ class LiveOptions:
         _make_plain(self)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, as in JSON and TOML."""
+        """Return plain values, as in JSON and TOML."""
         return asdict(self)
 
     @classmethod
     def from_dict(cls, values: Mapping[str, object]) -> LiveOptions:
-        """The options that `to_dict` described."""
+        """Return the options that `to_dict` described."""
         return _from_mapping(cls, values, "live")
 
 
 def _checked_batch(batch: object) -> int | dict[str, int]:
     if isinstance(batch, Mapping):
         return {name: cast(int, _checked_batch(size)) for name, size in batch.items()}
-    return require_whole("LiveOptions.batch", batch, 1, MOST)
+    return require_whole("LiveOptions.batch", batch, 1, MAX_WHOLE)
 
 
 def _make_plain(options: Reward | LiveOptions) -> None:
-    """Replace numbers of other kinds, NumPy's for instance, by floats, as in JSON."""
+    """Replace numbers of other classes, NumPy's for instance, by floats, as in JSON."""
     for item in fields(options):
         value = getattr(options, item.name)
         if isinstance(value, Real) and not isinstance(value, int | float):
             object.__setattr__(options, item.name, float(value))
 
 
-def _from_mapping(kind: type[Options], values: object, what: str) -> Options:
-    known = [item.name for item in fields(kind)]  # type: ignore[arg-type]
-    return kind(**require_fields(what, values, known))
+def _from_mapping(options_class: type[Options], values: object, name: str) -> Options:
+    names = [item.name for item in fields(options_class)]  # type: ignore[arg-type]
+    return options_class(**require_fields(name, values, names))
 
 
 def as_options(options: LiveOptions | Mapping[str, object] | None, **defaults: Any) -> LiveOptions:
-    """The options themselves, or those of a mapping; the defaults if none are given."""
+    """Return options, or the options in a mapping; the defaults if None."""
     if isinstance(options, LiveOptions):
         return options
     return LiveOptions(**defaults) if options is None else LiveOptions.from_dict(options)
 
 
 def options_text(options: LiveOptions, stop_after: int | None = None) -> str:
-    """The options as JSON, and beside them the number of replications after which the experiment is stopped."""
+    """Return the options as JSON, with the number of replications after which the experiment is stopped."""
     return json.dumps(options.to_dict() | ({} if stop_after is None else {STOP_AFTER: stop_after}))
 
 
 def options_from(text: str) -> LiveOptions:
-    """The options in such a text; those that came later have the value that was the rule before."""
+    """Return the options in stored JSON; later options get the value that was the rule before."""
     return LiveOptions.from_dict(LATER | _stored(text))
 
 
 def later_options(text: str) -> list[str]:
-    """The options that such a text does not have."""
+    """Return the names of the options that stored JSON lacks."""
     return [name for name in LATER if name not in _stored(text)]
 
 
@@ -211,7 +212,7 @@ def _stored(text: str) -> dict[str, object]:
 
 
 def stop_after_of(text: str) -> int | None:
-    """The number of replications after which the experiment is stopped, in such a text; None if there is none."""
+    """Return the number of replications after which the experiment is stopped, or None, from stored JSON."""
     number: int | None = json.loads(text).get(STOP_AFTER)
     return number
 
@@ -228,7 +229,7 @@ def check_name(name: str) -> None:
 
 
 def fallback_arm(experiment: Experiment, options: LiveOptions, changed: int | None = None) -> int:
-    """The index of the arm for units that are not enrolled: the one declared, unless it was `changed` since."""
+    """Return the index of the arm for units that are not enrolled: the declared arm, unless it was `changed`."""
     if changed is not None:
         return changed
     if options.fallback is None:
@@ -236,22 +237,22 @@ def fallback_arm(experiment: Experiment, options: LiveOptions, changed: int | No
     return arm_index("LiveOptions.fallback", options.fallback, experiment.arm_names)
 
 
-def arm_index(what: str, arm: object, names: Sequence[str]) -> int:
-    """The index of an arm given by its name or its index."""
+def arm_index(argument: str, arm: object, names: Sequence[str]) -> int:
+    """Return the index of an arm from its name or its index."""
     if isinstance(arm, str) and arm in names:
         return names.index(arm)
     if is_whole(arm) and 0 <= arm.__index__() < len(names):
         return arm.__index__()
-    raise Invalid(f"{what} {shown(arm)} is not an arm; {did_you_mean(arm, names[:50])}")
+    raise Invalid(f"{argument} {shown(arm)} is not an arm; {did_you_mean(arm, names[:50])}")
 
 
 def open_at_once(experiment: Experiment, options: LiveOptions) -> int:
-    """How many replications are open at once."""
+    """Return the number of replications that are open at once."""
     return options.open_replications or min(10, experiment.replications)
 
 
 def experiment_as_run(experiment: Experiment, options: LiveOptions) -> Experiment:
-    """The experiment as it is run: its policies batched, all equal to the control in an A/A rehearsal."""
+    """Return the experiment as it is run: with batched policies, all equal to the control in an A/A rehearsal."""
     names = tuple(experiment.policies)
     sizes = (
         options.batch if isinstance(options.batch, Mapping) else dict.fromkeys(names, options.batch)
@@ -289,14 +290,14 @@ def check_fit(experiment: Experiment, options: LiveOptions) -> None:
         raise Invalid("time_coupled is for simulation; live use Replay() or Naive()")
     fallback_arm(experiment, options)
     sizes = (
-        ("arms", experiment.n_arms, MOST_ARMS),
-        ("policies", len(experiment.policies), MOST_POLICIES),
-        ("periods", experiment.horizon, MOST_PERIODS),
-        ("replications", experiment.replications, MOST_REPLICATIONS),
+        ("arms", experiment.n_arms, MAX_ARMS),
+        ("policies", len(experiment.policies), MAX_POLICIES),
+        ("periods", experiment.horizon, MAX_PERIODS),
+        ("replications", experiment.replications, MAX_REPLICATIONS),
     )
-    for what, value, most in sizes:
-        if value > most:
-            raise Invalid(f"a live experiment takes at most {most:,} {what}, got {value:,}")
+    for name, value, limit in sizes:
+        if value > limit:
+            raise Invalid(f"a live experiment takes at most {limit:,} {name}, got {value:,}")
     at_once = open_at_once(experiment, options)
     if at_once > experiment.replications:
         raise Invalid(
@@ -305,7 +306,7 @@ def check_fit(experiment: Experiment, options: LiveOptions) -> None:
         )
     deepest = max(8, *(_batch_size(policy) for policy in experiment.policies.values()))
     policies, arms = len(experiment.policies), experiment.n_arms
-    if at_once * policies * arms * min(deepest, experiment.horizon) > MOST_NUMBERS:
+    if at_once * policies * arms * min(deepest, experiment.horizon) > MAX_FLOATS:
         raise Invalid(
             f"{at_once:,} open replications x {policies} policies x {arms:,} arms x "
             f"batches of {deepest:,} need too much memory; open fewer replications at once or make smaller batches"
@@ -326,25 +327,25 @@ def _check_binary(experiment: Experiment, reward: Reward) -> None:
 
 
 def needs_binary_rewards(experiment: Experiment) -> bool:
-    """Whether some policy takes only rewards 0 and 1."""
+    """Return True if a policy takes only rewards 0 and 1."""
     return any(map(needs_binary, experiment.policies.values()))
 
 
 def feasibility(experiment: Experiment, options: LiveOptions) -> list[str]:
-    """Cautions about a plan that may not finish; raises `Invalid` if it cannot."""
+    """Return cautions about a plan that takes long, or raise `Invalid` if it cannot finish."""
     cautions = []
     for days, message, remedy in (_delays(experiment, options), *_traffic(experiment, options)):
         if options.days is not None and days > options.days:
             raise Invalid(f"{message}, but LiveOptions.days is {options.days:g}; {remedy}")
-        if days > ABSURD:
+        if days > MAX_DAYS:
             raise Invalid(f"{message}; {remedy}")
-        if days > LONG:
+        if days > LONG_DAYS:
             cautions.append(f"{message}; {remedy}")
     return cautions
 
 
 def _delays(experiment: Experiment, options: LiveOptions) -> tuple[float, str, str]:
-    """A replication is sequential: a policy waits for one batch of rewards before it chooses the next."""
+    """Return the days that a replication takes: a policy waits for a batch of rewards before it chooses the next."""
     smallest = min(_batch_size(policy) for policy in experiment.policies.values())
     window = options.reward.window_seconds / DAY
     days = math.ceil(experiment.horizon / smallest) * window

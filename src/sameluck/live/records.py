@@ -1,4 +1,4 @@
-"""The records that a live experiment returns, from its rows, and the statuses and reasons in them."""
+"""Records that a live experiment returns, made from its rows, with their statuses and reasons."""
 
 from __future__ import annotations
 
@@ -46,15 +46,15 @@ REASONS = {
     NOT_RUNNING: "the experiment is paused, stopped or complete",
     NOT_IN_TRAFFIC_SHARE: "the unit is outside the traffic share",
     DRAINING: "the experiment is being stopped and needs no unit at the moment",
-    EXCLUDED: "the unit was turned away before, and stays so",
+    EXCLUDED: "the unit was turned away before, and stays excluded",
     ARM_DISABLED: "the unit is enrolled, but its arm is disabled",
-    UNAVAILABLE: "the store was away, or did not answer in time",
+    UNAVAILABLE: "the store was unavailable, or did not answer in time",
     DIVERGED: "this process has another version of a policy than the experiment",
 }
 
 
 class Assignment(NamedTuple):
-    """The arm to show a unit; neither the policy that requested it nor the replication is in it."""
+    """Arm to show a unit, without the policy that requested it and without the replication."""
 
     id: str | None  # None if the unit is not enrolled: no reward is expected
     arm: str
@@ -63,7 +63,7 @@ class Assignment(NamedTuple):
 
 
 class Receipt(NamedTuple):
-    """The outcome of a reported reward."""
+    """Outcome of a reported reward."""
 
     applied: bool  # it settled its entry
     duplicate: bool  # the same value was reported before
@@ -71,12 +71,12 @@ class Receipt(NamedTuple):
 
 
 class AssignmentDetails(NamedTuple):
-    """Everything about an assignment, for the analyst."""
+    """Details of an assignment, for the analyst."""
 
     id: str
     experiment: str
     replication: int
-    policy: str | None  # the owner of the entry; None where all policies share it
+    policy: str | None  # whose stacks the entry is in; None if all policies share them
     arm: str
     arm_index: int
     position: int
@@ -91,7 +91,7 @@ class AssignmentDetails(NamedTuple):
 
 
 class Status(NamedTuple):
-    """The status of an experiment, with counts."""
+    """Status of an experiment, with counts."""
 
     name: str
     status: str
@@ -99,7 +99,7 @@ class Status(NamedTuple):
     planned: int  # replications
     opened: int
     complete: int
-    prefix: int  # replications 0..prefix-1 are complete: what results use
+    prefix: int  # replications 0..prefix-1 are complete, and results use them
     horizon: int
     users: int  # real users so far, audits included
     settled: int
@@ -110,8 +110,8 @@ class Status(NamedTuple):
     voided: int
     answers: dict[str, int]  # calls by reason
     stop_after: int | None  # replications after which it is stopped; None if that was not requested
-    disabled: tuple[str, ...] = ()  # arms that are shown to nobody
-    held: int = 0  # of the wanted entries, those of disabled arms
+    disabled: tuple[str, ...] = ()  # arms shown to nobody
+    held: int = 0  # wanted entries of disabled arms
     behind: int = 0  # replications that wait for a process that has the code of every policy
 
     def __str__(self) -> str:
@@ -149,7 +149,7 @@ class Status(NamedTuple):
 
     @property
     def disabled_note(self) -> str:
-        """What disabled arms mean for the results; empty if there are none."""
+        """Sentence on disabled arms and the results; empty if no arm is disabled."""
         if not self.disabled:
             return ""
         arms = (
@@ -159,13 +159,13 @@ class Status(NamedTuple):
         )
         return (
             f"{arms}: {counted(self.held, 'entry waits', 'entries wait')}. Replications that need a disabled arm do "
-            f"not end, and results stay those of the first {self.prefix:,} until it is enabled: leaving out the "
-            "replications that wait would bias them, since it depends on their rewards which do"
+            f"not end, and results use the first {self.prefix:,} until it is enabled. Leaving out the waiting "
+            "replications would bias the results, since a replication's need of the arm depends on its rewards"
         )
 
 
 class ReplicationStatus(NamedTuple):
-    """The progress of one replication."""
+    """Progress of one replication."""
 
     replication: int
     state: str  # open or complete
@@ -177,11 +177,11 @@ class ReplicationStatus(NamedTuple):
 
 
 class AddedPolicy(NamedTuple):
-    """What a policy that is added to a running experiment will need."""
+    """Progress and needs of a policy that is added to a running experiment."""
 
     policy: str
     replications: int  # already begun, which it reads first
-    finished: int  # of those, without a user
+    finished: int  # of these replications, without a user
     replayed: int  # periods it has played on settled entries
     users_at_least: int  # entries it requests at this moment; it will request more later
     users_so_far: int  # real users of the experiment before it was added
@@ -191,18 +191,18 @@ class AddedPolicy(NamedTuple):
             f"{self.policy} has replayed {counted(self.replayed, 'period')} of "
             f"{counted(self.replications, 'replication')} without a user and finished {self.finished:,} of them; at "
             f"this moment it requests {counted(self.users_at_least, 'new user')}, and will request more later (the "
-            f"experiment has used {self.users_so_far:,}). Do not tune it on this ledger: it would be judged "
-            "on what it was tuned on."
+            f"experiment has used {self.users_so_far:,}). Do not tune it on this ledger: it would be judged on the "
+            "data that it was tuned on."
         )
 
 
 class WindowExtension(NamedTuple):
-    """What extending the reward windows has changed."""
+    """Changes made by extending the reward windows."""
 
-    awaited: int  # rewards that may come later, those of `reopened` included
-    reopened: int  # of these, default rewards that were taken back
+    awaited: int  # rewards that may come later, including `reopened`
+    reopened: int  # of these, entries whose default reward was taken back
     accepted: int  # late rewards that count now
-    kept: int  # defaults of open replications whose window was extended, but a policy has played on them
+    kept: int  # default rewards of open replications that stay, because a policy has played on them
 
     def __str__(self) -> str:
         return (
@@ -213,17 +213,17 @@ class WindowExtension(NamedTuple):
 
 
 def moment(microseconds: int | None) -> str | None:
-    """A time as text, UTC."""
+    """Return a time as text, in UTC."""
     if microseconds is None:
         return None
-    seconds, rest = divmod(int(microseconds), 1_000_000)
-    return datetime.fromtimestamp(seconds, UTC).replace(microsecond=rest).isoformat()
+    seconds, fraction = divmod(int(microseconds), 1_000_000)
+    return datetime.fromtimestamp(seconds, UTC).replace(microsecond=fraction).isoformat()
 
 
 def details_of(
     id: str, name: str, owners: Mapping[int, str], arms: Sequence[str], row: AssignmentRow
 ) -> AssignmentDetails:
-    """An assignment of an experiment; `owners` are its policies by the owners of their stacks."""
+    """Return the details of an assignment; `owners` are the policies by stack owner."""
     voided = row.voided_us is not None
     exposed = row.exposed_us is not None and row.state == "assigned"
     return AssignmentDetails(
@@ -248,7 +248,7 @@ def details_of(
 def status_of(
     name: str, row: ProgressRow, answers: dict[str, int], disabled: Sequence[int]
 ) -> Status:
-    """The status of an experiment."""
+    """Return the status of an experiment."""
     definition = json.loads(row.definition)  # `Experiment` would check it again
     names = Experiment.from_dict(definition).arm_names if disabled else ()
     return Status(
@@ -275,17 +275,19 @@ def status_of(
     )
 
 
-def read_status(transaction: Transaction, id: int, name: str, more: Mapping[str, int]) -> Status:
-    """The status of an experiment, in constant time; `more` are answers that are not in the database yet."""
+def read_status(
+    transaction: Transaction, id: int, name: str, unwritten: Mapping[str, int]
+) -> Status:
+    """Read the status of an experiment in constant time; `unwritten` are counts not in the database yet."""
     key = {"experiment": id}
-    answers = Counter(dict(transaction.fetch_all(AnswerRow, "answers", **key))) + Counter(more)
+    answers = Counter(dict(transaction.fetch_all(AnswerRow, "answers", **key))) + Counter(unwritten)
     disabled = [arm for (arm,) in transaction.fetch_all(NumberRow, "disabled_arms", **key)]
     row = transaction.fetch_one(ProgressRow, "progress", **key)
     return status_of(name, row, dict(sorted(answers.items())), disabled)
 
 
 def read_statuses(transaction: Transaction) -> list[Status]:
-    """The statuses of all experiments, the oldest first, by a handful of statements."""
+    """Read the statuses of all experiments, the oldest first, with a fixed number of statements."""
     names = transaction.fetch_all(NameRow, "experiments")
     answers: dict[int, dict[str, int]] = {id: {} for id, _ in names}
     disabled: dict[int, list[int]] = {id: [] for id, _ in names}
@@ -302,14 +304,14 @@ def read_statuses(transaction: Transaction) -> list[Status]:
 
 
 def read_experiments_of(transaction: Transaction, ids: Sequence[str]) -> list[str | None]:
-    """The names of the experiments of assignments; None for an id that is unknown."""
+    """Read the names of the experiments of assignments; None for an unknown id."""
     values = [{"assignment": id if is_id(id) else ""} for id in ids]
     rows = transaction.find_many(TextRow, "experiment_of", values)
     return [row and row.text for row in rows]
 
 
 def read_replications(transaction: Transaction, id: int) -> list[ReplicationStatus]:
-    """The progress of every replication of an experiment, in order."""
+    """Read the progress of every replication of an experiment, in order."""
     rows = transaction.fetch_all(ReplicationProgress, "replication_progress", experiment=id)
     return [
         ReplicationStatus(*row[:5], str(moment(row.opened_us)), moment(row.completed_us))

@@ -1,4 +1,4 @@
-"""Starting an experiment, with an empty ledger or with imported entries."""
+"""Start of an experiment, with an empty ledger or with imported entries."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from sameluck.randomness import streams
 
 NOT_STARTED = "it waits to be resumed for the first time"
 
-Fill: TypeAlias = Callable[[Transaction, int, int], None]  # an experiment's id, the time
+Fill: TypeAlias = Callable[[Transaction, int, int], None]  # (transaction, experiment, time)
 
 
 class StartRequest(NamedTuple):
-    """What an experiment starts with."""
+    """Arguments of an experiment that starts."""
 
     name: str
-    experiment: Experiment  # with its policies as they are run
+    experiment: Experiment  # with its policies as run
     options: LiveOptions
     makers: Makers | None
     paused: bool = False
@@ -46,25 +46,25 @@ Start: TypeAlias = Callable[[StartRequest, Fill], LiveExperiment]
 def checked_request(
     name: str, experiment: Experiment, options: LiveOptions, makers: Makers | None
 ) -> StartRequest:
-    """A request to start an experiment, or `Invalid` for a name or an experiment that is none."""
+    """Return a request to start an experiment, or raise `Invalid` for an invalid name or experiment."""
     check_name(name)
     if not isinstance(experiment, Experiment):
         raise Invalid(f"start needs an Experiment, got {shown(experiment)}")
     experiment.require_replications("start")
-    _ = experiment.n_arms  # which must be known
+    _ = experiment.n_arms  # raises if it is unknown
     return StartRequest(name, experiment_as_run(experiment, options), options, makers)
 
 
 def names_in(database: Database) -> list[str]:
-    """The experiments of a database, the oldest first."""
+    """Return the names of a database's experiments, the oldest first."""
     return [row.text for row in database.read(lambda t: t.fetch_all(TextRow, "names"))]
 
 
 def find_row(database: Database, name: str) -> ExperimentRow:
-    """The row of the experiment of a name, or `Unknown`."""
-    known = names_in(database)
-    if not isinstance(name, str) or name not in known:
-        hint = did_you_mean(name, known) if known else "it is empty; start one"
+    """Return the row of an experiment, or raise `Unknown`."""
+    names = names_in(database)
+    if not isinstance(name, str) or name not in names:
+        hint = did_you_mean(name, names) if names else "it is empty; start an experiment"
         raise Unknown(f"no experiment {shown(name)} in this store; {hint}")
     return database.read(lambda t: t.fetch_one(ExperimentRow, "experiment", name=name))
 
@@ -72,7 +72,7 @@ def find_row(database: Database, name: str) -> ExperimentRow:
 def start(
     database: Database, settings: StoreSettings, request: StartRequest, fill: Fill | None = None
 ) -> LiveExperiment:
-    """Start an experiment in one transaction; `fill` writes the entries that are known already."""
+    """Start an experiment in one transaction; `fill` writes entries that are known already."""
     name, salt = request.name, secrets.token_hex(16)
     makers = checked_makers(request.makers)
     first = first_definition(request.experiment, request.options, makers)
@@ -80,7 +80,7 @@ def start(
     def work(transaction: Transaction) -> LiveExperiment:
         before = transaction.find(ExperimentRow, "experiment", name=name)
         if before is not None:
-            if before.salt != salt:  # ours, if the connection was lost after the commit
+            if before.salt != salt:  # equal if the connection was lost after this call's own commit
                 taken = f"there is an experiment {name!r} already; load it, or choose another name"
                 raise Conflict(taken, "name_taken")
             return LiveExperiment(
@@ -112,12 +112,11 @@ def start(
 
 
 def first_difference(replications: OpenReplications, request: StartRequest) -> str | None:
-    """The first setting in which an experiment differs from a request; None if there is none.
+    """Return the first setting in which a stored experiment differs from a request, or None.
 
-    Policies that were added later, which the request does not name, and those that were removed are no difference;
-    nor are options that did not exist when it was started.
+    Policies that were added or removed later are no difference, nor are options that did not exist at the start.
     """
-    theirs, ours = replications.experiment.to_dict(), request.experiment.to_dict()
+    stored, requested = replications.experiment.to_dict(), request.experiment.to_dict()
     options = {
         name: value
         for name, value in request.options.to_dict().items()
@@ -125,21 +124,22 @@ def first_difference(replications: OpenReplications, request: StartRequest) -> s
     }
     records = replications.definition.records
     removed = {name for name, record in records.items() if record.removed}
-    policies = theirs["policies"]
-    requested = {name: text for name, text in ours["policies"].items() if name not in removed}
+    stored_policies = stored["policies"]
+    policies = {name: text for name, text in requested["policies"].items() if name not in removed}
+    settings = {name: value for name, value in requested.items() if name != "policies"}
     pairs = {
-        "policies": (list(islice(policies, len(requested))), list(requested)),
-        **_pairs("policy ", policies, requested),
-        **_pairs("", theirs, {name: value for name, value in ours.items() if name != "policies"}),
+        "policies": (list(islice(stored_policies, len(policies))), list(policies)),
+        **_pairs("policy ", stored_policies, policies),
+        **_pairs("", stored, settings),
         **_pairs("LiveOptions.", replications.options.to_dict(), options),
     }
-    for what, (one, other) in pairs.items():
-        if one != other:
-            return f"{what} is {one!r} there and {other!r} here"
+    for name, (stored_value, requested_value) in pairs.items():
+        if stored_value != requested_value:
+            return f"{name} is {stored_value!r} there and {requested_value!r} here"
     return None
 
 
 def _pairs(
-    prefix: str, theirs: Mapping[str, object], ours: Mapping[str, object]
+    prefix: str, stored: Mapping[str, object], requested: Mapping[str, object]
 ) -> dict[str, tuple[object, object]]:
-    return {f"{prefix}{key}": (theirs.get(key), ours[key]) for key in ours}
+    return {f"{prefix}{key}": (stored.get(key), requested[key]) for key in requested}

@@ -111,7 +111,7 @@ class TestPostgres:
     def test_a_lock_of_another_session_is_named_to_who_stops_an_arm(
         self, postgres_url, live, monkeypatch
     ):
-        monkeypatch.setattr(settings, "PATIENCE", 0.2)
+        monkeypatch.setattr(settings, "CALL_SECONDS", 0.2)
         calls = [live.pause, partial(live.stop, drain=False), partial(live.disable_arm, 1)]
         with psycopg.connect(postgres_url) as other:
             other.execute("SELECT 1 FROM experiment FOR UPDATE")

@@ -1,4 +1,4 @@
-"""`SteadyClock`: the time that deadlines follow, without the jumps of this machine's clock."""
+"""`SteadyClock`: the time for deadlines, without the jumps of this machine's clock."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ import time
 
 
 class SteadyClock:
-    """A moment that was set, and the time that has passed since by `time.monotonic`.
+    """Clock that was set at one moment and follows `time.monotonic` since.
 
-    It is set from this machine's clock, or again and again from that of a server. Setting this machine's clock, by
-    hand or by a time service, does not change it.
+    It is set from this machine's clock, or repeatedly from a server's clock. It does not change when this machine's
+    clock is set, by hand or by a time service.
     """
 
     def __init__(self) -> None:
         self.set(time.time())
 
     def set(self, seconds: float, at: float | None = None) -> None:
-        """It was so many seconds after 1970 at a moment of `time.monotonic`, now if not given."""
+        """Set the clock to `seconds` since 1970, as of monotonic time `at`, which is now if not given."""
         self._difference = seconds - (time.monotonic() if at is None else at)
 
     def now(self) -> float:
-        """Seconds since 1970."""
+        """Return the seconds since 1970."""
         return time.monotonic() + self._difference
 
     def ahead(self) -> float:
-        """By how many seconds this machine's clock is ahead."""
+        """Return the seconds by which this machine's clock is ahead."""
         return time.time() - self.now()

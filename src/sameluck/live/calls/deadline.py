@@ -1,4 +1,4 @@
-"""The deadline of a call, which databases ask for wherever they wait."""
+"""Deadline of a call, which databases respect wherever they wait."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _deadline: ContextVar[float] = ContextVar("deadline", default=float("inf"))  # o
 
 
 class time_limit:  # noqa: N801 a context manager, and faster than one from a generator
-    """Give what is called within so many seconds, or fewer if there is an earlier deadline; None sets no deadline."""
+    """Set a deadline in some seconds for the calls inside, unless there is an earlier one; None sets no deadline."""
 
     __slots__ = ("_seconds", "_token")
 
@@ -27,7 +27,7 @@ class time_limit:  # noqa: N801 a context manager, and faster than one from a ge
 
 
 def deadline() -> float:
-    """The moment of `time.monotonic` until which a call has time."""
+    """Return the deadline of the current call, in the time of `time.monotonic`."""
     return _deadline.get()
 
 

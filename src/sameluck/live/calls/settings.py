@@ -1,4 +1,4 @@
-"""`StoreSettings`: who uses a store, and by which clock."""
+"""`StoreSettings`: the clock, the actor and the time limits of a store."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from sameluck.validation import require_name, require_number
 
 SECOND = 1_000_000  # microseconds
 ACTOR_VARIABLE = "SAMELUCK_ACTOR"
-FARTHEST = 6e10  # seconds from 1970: the year 68, or 3871; milliseconds are beyond
-TIMEOUT, PATIENCE = 0.25, 5.0  # seconds: for an arm, and for the other calls
+MAX_TIME = 6e10  # seconds from 1970: the year 68, or 3871; milliseconds are beyond
+ASSIGN_SECONDS, CALL_SECONDS = 0.25, 5.0  # time limits of `assign`, and of other calls for a user
 
 _actor: ContextVar[str | None] = ContextVar("actor", default=None)
 
 
 @contextmanager
 def acting_as(actor: str) -> Iterator[None]:
-    """Record the changes made within in the name of somebody else than the store's actor: of a service's caller."""
+    """Record changes in the name of another actor than the store's, such as the caller of a service."""
     token = _actor.set(actor)
     try:
         yield
@@ -37,58 +37,57 @@ def acting_as(actor: str) -> Iterator[None]:
 
 
 def default_actor() -> str:
-    """The variable SAMELUCK_ACTOR, or the user and the host of this process."""
+    """Return the variable SAMELUCK_ACTOR, or this process's user and host."""
     name = os.environ.get(ACTOR_VARIABLE)
     if name:
         require_name(ACTOR_VARIABLE, name)
         return name
     try:
         user = getpass.getuser()
-    except (KeyError, OSError):  # a container whose user has no name
+    except (KeyError, OSError):  # the user has no name, as in a container
         user = str(os.getuid())
     return f"{user}@{socket.gethostname()}"[:200]
 
 
 def this_process() -> str:
-    """The host and the number of this process, for messages and the list of clocks."""
+    """Return the host and the number of this process, for messages and the list of clocks."""
     return f"{socket.gethostname()}:{os.getpid()}"
 
 
 @dataclass(frozen=True)
 class StoreSettings:
-    """How the experiments of one store are used."""
+    """Settings of one store."""
 
     clock: Clock
-    store_actor: str  # for the history, unless `acting_as` names another
+    store_actor: str  # for the history, unless `acting_as` names another actor
     timeout: float | None  # seconds that `assign` may take; None for no deadline
     breaker: CircuitBreaker
-    machine: SteadyClock | None = (
-        None  # by which this machine's clock is compared; None with a clock of the caller's
-    )
+    # The database's clock, which this machine's clock is compared with; None if the caller passed a clock.
+    machine: SteadyClock | None = None
 
     @property
     def actor(self) -> str:
-        """Who makes the changes of this call."""
+        """Actor of the current call's changes."""
         return _actor.get() or self.store_actor
 
     @property
     def patience(self) -> float | None:
-        """The seconds that the other calls for a user may take."""
-        return None if self.timeout is None else max(self.timeout, PATIENCE)
+        """Seconds that calls for a user other than `assign` may take; None for no deadline."""
+        return None if self.timeout is None else max(self.timeout, CALL_SECONDS)
 
     def in_time(self) -> time_limit:
-        """A call within that many seconds, also while the circuit breaker keeps the calls of users back."""
+        """Return a time limit of `patience`; unlike the circuit breaker's, it tries every call."""
         return time_limit(self.patience)
 
     def after_fork(self) -> None:
-        """Forget the failures of the process that this one was forked from."""
+        """Drop the parent's circuit breaker, whose lock may be held there."""
         object.__setattr__(self, "breaker", CircuitBreaker())
 
     def now(self) -> int:
-        """Microseconds since 1970."""
+        """Return the microseconds since 1970."""
         seconds = self.clock()
         try:
-            if abs(seconds) < FARTHEST:  # or a date would have no name
+            if abs(seconds) < MAX_TIME:
                 return round(seconds * SECOND)
         except (OverflowError, TypeError, ValueError):
             pass
@@ -98,7 +97,7 @@ class StoreSettings:
 
 
 def check_settings(clock: Clock, actor: str | None, timeout: float | None) -> None:
-    """Raise `Invalid` for settings that no store can have."""
+    """Raise `Invalid` for invalid settings."""
     if not callable(clock):
         raise Invalid(
             f"clock must be a function that returns seconds since 1970, got {shown(clock)}"
@@ -110,16 +109,16 @@ def check_settings(clock: Clock, actor: str | None, timeout: float | None) -> No
 
 
 def timeout_of(clock: Clock, timeout: float | None) -> float | None:
-    """The seconds that `assign` may take; None for no deadline."""
+    """Return the seconds that `assign` may take; None for no deadline."""
     if timeout is not None:
         return float(timeout)
-    return TIMEOUT if clock is time.time else None
+    return ASSIGN_SECONDS if clock is time.time else None
 
 
 def store_settings(
     database: object, clock: Clock, actor: str | None, timeout: float | None
 ) -> StoreSettings:
-    """The settings of a store; its clock is that of the database unless another than `time.time` is given."""
+    """Return the settings of a store, with the database's clock unless a clock other than `time.time` is passed."""
     machine: SteadyClock | None = None
     if clock is time.time:
         machine = getattr(database, "clock", None)

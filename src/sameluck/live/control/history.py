@@ -1,4 +1,4 @@
-"""The history of experiments: what was done to them, when, by whom and why."""
+"""History of experiments: every change with its time, actor and reason."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def check_reason(reason: str) -> None:
 
 
 class Change(NamedTuple):
-    """One line of the history of an experiment."""
+    """Line in an experiment's history."""
 
     at: str
     experiment: str
@@ -35,7 +35,7 @@ class Change(NamedTuple):
 
 
 class History(NamedTuple):
-    """Where the changes of one experiment are recorded."""
+    """Recorder of one experiment's changes."""
 
     id: int  # of the experiment
     name: str
@@ -57,7 +57,7 @@ class History(NamedTuple):
         )
 
     def changes(self, transaction: Transaction) -> list[Change]:
-        """Every change of the experiment, the oldest first."""
+        """Return every change of the experiment, the oldest first."""
         return [
             _change_of(row)
             for row in transaction.fetch_all(ChangeRow, "changes", experiment=self.id)
@@ -65,10 +65,10 @@ class History(NamedTuple):
 
 
 def all_changes(transaction: Transaction) -> list[Change]:
-    """Every change of every experiment, the oldest first."""
+    """Return every change of every experiment, the oldest first."""
     return [_change_of(row) for row in transaction.fetch_all(ChangeRow, "all_changes")]
 
 
 def _change_of(row: ChangeRow) -> Change:
-    at_us, *rest = row
-    return Change(str(moment(at_us)), *rest)
+    at_us, *fields = row
+    return Change(str(moment(at_us)), *fields)

@@ -1,4 +1,4 @@
-"""Changes of an experiment by its operators: pausing, stopping, disabling arms. Each is recorded in the history."""
+"""Changes by operators: pause, stop, disable arms and more. Each change is recorded in the history."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ T = TypeVar("T")
 
 
 class Control(NamedTuple):
-    """The changes that operators make to one experiment."""
+    """Changes that operators make to one experiment."""
 
     replications: OpenReplications
 
     def change_status(self, change: str, allowed: Sequence[str], reason: str) -> None:
-        """Set the status that a change (paused or resumed) leads to, from those allowed."""
+        """Pause or resume, if the present status is allowed."""
         check_reason(reason)
 
         def work(transaction: Transaction) -> None:
@@ -37,11 +37,11 @@ class Control(NamedTuple):
                 self._check_transition(before, change, allowed)
                 self.replications.set_status(transaction, after, reason, change=change)
 
-        # Resuming may open many replications, which takes its time.
+        # Resuming has no time limit, since it may open many replications.
         (self._write if change == "paused" else self.replications.write)(work)
 
     def _write(self, work: Work[T]) -> T:
-        """In the time of a call for a user: an operator in a hurry is told if another session holds a lock."""
+        """Use the user-call timeout, so that a lock held by another session is reported quickly."""
         with self.replications.settings.in_time():
             return self.replications.write(work)
 
@@ -68,13 +68,13 @@ class Control(NamedTuple):
             self._check_transition(row.status, "drained", (*ACTIVE, "paused"))
             if changed:
                 self._set_stop_after(transaction, stop_after)
-            what = f"after replication {stop_after:,}" if stop_after else ""
-            self.replications.set_status(transaction, "draining", reason, subject=what)
+            subject = f"after replication {stop_after:,}" if stop_after else ""
+            self.replications.set_status(transaction, "draining", reason, subject=subject)
 
         self.replications.write(work)
 
     def _stop_at_once(self, transaction: Transaction, reason: str) -> None:
-        """No unit is enrolled any more, and those that return get the fallback arm; one that has ended stays so."""
+        """Enrol no unit any more and give returning units the fallback arm; an ended experiment keeps its status."""
         row = self._lock(transaction)
         if row.status not in ENDED:
             self._check_transition(row.status, "stopped", (*ACTIVE, "paused", "failed"))
@@ -96,26 +96,26 @@ class Control(NamedTuple):
         transaction.execute("set_options", **key, options=text)
 
     def disable_arm(self, arm: str | int, fallback: str | int | None, reason: str) -> int:
-        """Show an arm to nobody from now on; returns the fallback arm. See `LiveExperiment.disable_arm`."""
+        """Disable an arm and return the fallback arm; see `LiveExperiment.disable_arm`."""
         check_reason(reason)
         experiment = self.replications.experiment
-        place = arm_index("disable_arm", arm, experiment.arm_names)
-        other = None
+        index = arm_index("disable_arm", arm, experiment.arm_names)
+        new_fallback = None
         if fallback is not None:
-            other = arm_index("disable_arm: fallback", fallback, experiment.arm_names)
+            new_fallback = arm_index("disable_arm: fallback", fallback, experiment.arm_names)
 
         def work(transaction: Transaction) -> int:
             row, disabled = self._lock(transaction), self._disabled(transaction)
             used = fallback_arm(experiment, self.replications.options, row.fallback)
-            if place in disabled:
+            if index in disabled:
                 return used
-            shown = used if other is None else other
-            self._check_fallback(place, shown, disabled)
+            shown = used if new_fallback is None else new_fallback
+            self._check_fallback(index, shown, disabled)
             key = {"experiment": self.replications.id}
             if shown != used:
                 transaction.execute("set_fallback", **key, fallback=shown)
-            transaction.execute("disable_arm", **key, arm=place)
-            subject = experiment.arm_names[place]
+            transaction.execute("disable_arm", **key, arm=index)
+            subject = experiment.arm_names[index]
             self.replications.history.record(
                 transaction, "arm disabled", subject=subject, reason=reason
             )
@@ -136,34 +136,34 @@ class Control(NamedTuple):
             )
 
     def enable_arm(self, arm: str | int, reason: str) -> None:
-        """Show a disabled arm again; the fallback arm stays as it is."""
+        """Enable an arm; the fallback arm does not change."""
         check_reason(reason)
         names = self.replications.experiment.arm_names
-        place = arm_index("enable_arm", arm, names)
+        index = arm_index("enable_arm", arm, names)
 
         def work(transaction: Transaction) -> None:
             self._lock(transaction)
-            if place in self._disabled(transaction):
-                transaction.execute("enable_arm", experiment=self.replications.id, arm=place)
+            if index in self._disabled(transaction):
+                transaction.execute("enable_arm", experiment=self.replications.id, arm=index)
                 self.replications.history.record(
-                    transaction, "arm enabled", subject=names[place], reason=reason
+                    transaction, "arm enabled", subject=names[index], reason=reason
                 )
 
         self._write(work)
 
     def extend_windows(self, seconds: float, reason: str) -> WindowExtension:
-        """Let rewards that are awaited come later; see `LiveExperiment.extend_windows`."""
+        """Extend the reward windows; see `LiveExperiment.extend_windows`."""
         check_reason(reason)
         require_number("seconds", seconds, above=0, at_most=MAX_SECONDS)
         return self.replications.write(
             lambda transaction: extend(transaction, self.replications, float(seconds), reason)
         )
 
-    def erase(self, code: str, reason: str) -> int:
-        """Erase a unit, given by its hash; see `LiveExperiment.erase`."""
+    def erase(self, unit_hash: str, reason: str) -> int:
+        """Erase a unit; see `LiveExperiment.erase`."""
         check_reason(reason)
         return self.replications.write(
-            lambda transaction: erase_unit(transaction, self.replications, code, reason)
+            lambda transaction: erase_unit(transaction, self.replications, unit_hash, reason)
         )
 
     def forget_units(self, reason: str) -> None:

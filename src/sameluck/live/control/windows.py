@@ -1,4 +1,4 @@
-"""Reward windows that are extended: rewards may come later, and some default rewards are taken back."""
+"""Extension of reward windows: rewards may come later, and some default rewards are taken back."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ from sameluck.live.state.replications import OpenReplications, PendingWrites
 def extend(
     transaction: Transaction, replications: OpenReplications, seconds: float, reason: str
 ) -> WindowExtension:
-    """Extend every window by some seconds."""
+    """Extend every window by some seconds; see `LiveExperiment.extend_windows`."""
     more = round(seconds * SECOND)
     key = {"experiment": replications.id}
-    # In the order in which a reward locks them: its replication, then the experiment if that is complete.
+    # The lock order of a reward: its replication, then the experiment.
     rows = transaction.fetch_all(ReplicationRow, "lock_all_replications", **key)
     transaction.fetch_one(CurrentRow, "lock_experiment", **key)
     leases = int(replications.options.exposure == "implicit")
@@ -42,12 +42,12 @@ def extend(
     values = {"more": more, "window": round(window * SECOND), "now": now}
     defaults = transaction.fetch_all(DefaultRow, "defaults", **key, **values)
     taken: list[DefaultRow] = []
-    for number, some in groupby(defaults, attrgetter("replication")):
-        taken += _TakingBack(transaction, replications, rows[number], now).take_back(list(some))
+    for number, group in groupby(defaults, attrgetter("replication")):
+        taken += _Defaults(transaction, replications, rows[number], now).take_back(list(group))
     late = sorted(
-        (one.event, one.assignment, one.late)
-        for one in taken
-        if one.event is not None and one.late is not None
+        (row.event, row.assignment, row.late)
+        for row in taken
+        if row.event is not None and row.late is not None
     )
     for _, id, value in late:
         locked = transaction.fetch_one(LockedAssignment, "lock_assignment", assignment=id)
@@ -62,8 +62,8 @@ def extend(
     return WindowExtension(awaited, *counts)
 
 
-class _TakingBack(NamedTuple):
-    """The default rewards of one replication, its row locked."""
+class _Defaults(NamedTuple):
+    """Default rewards of one replication, whose row is locked."""
 
     transaction: Transaction
     replications: OpenReplications
@@ -75,24 +75,27 @@ class _TakingBack(NamedTuple):
         return {"experiment": self.replications.id, "replication": self.row.number}
 
     def take_back(self, defaults: Sequence[DefaultRow]) -> list[DefaultRow]:
-        """Take back those that no policy has played on; the last first, since others may have led to them."""
+        """Take back the default rewards that no policy has played on, and return them.
+
+        The last are tried first, since a later default may have been requested because of an earlier one.
+        """
         engine = self.replications.current(self.transaction).engine
         ledger = Ledger(self.transaction, self.replications.id, engine, [self.row.number])
         ((_, settled, _),) = ledger.entries()
         outstanding = self.transaction.fetch_all(TouchedRow, "touched", **self.key)
-        touched = {_entry(one) for one in outstanding if one.touched}
+        touched = {_entry(row) for row in outstanding if row.touched}
         taken: list[DefaultRow] = []
         final: ReplicationState | None = None
-        for some in [list(defaults), *([one] for one in defaults)]:  # all of them, or one by one
-            without = {_entry(one) for one in [*taken, *some]}
-            left = _without(settled, without)
-            state = engine.rebuild(self.row.number, left, touched | without)
+        for attempt in [list(defaults), *([row] for row in defaults)]:  # all at once, or one by one
+            removed = {_entry(row) for row in [*taken, *attempt]}
+            remaining = _without(settled, removed)
+            state = engine.rebuild(self.row.number, remaining, touched | removed)
             if _all_requested(state):
-                taken, final = [*taken, *some], state
+                taken, final = [*taken, *attempt], state
             if len(taken) == len(defaults):
                 break
         if final is not None:
-            wanted = {_entry(one) for one in outstanding if one.wanted and not one.touched}
+            wanted = {_entry(row) for row in outstanding if row.wanted and not row.touched}
             self._write(taken, final, wanted)
         return taken
 
@@ -101,11 +104,11 @@ class _TakingBack(NamedTuple):
     ) -> None:
         self.replications.hold(self.transaction, self.row.number)
         digest = 0
-        for one in sorted(taken, key=attrgetter("settled"), reverse=True):
-            entry = _entry(one)
-            self.transaction.execute("unsettle", **self.key, **entry._asdict(), due=one.due_us)
-            self.transaction.execute("close_gap", **self.key, settled=one.settled)
-            digest -= entry_digest(*entry, one.value)
+        for row in sorted(taken, key=attrgetter("settled"), reverse=True):
+            entry = _entry(row)
+            self.transaction.execute("unsettle", **self.key, **entry._asdict(), due=row.due_us)
+            self.transaction.execute("close_gap", **self.key, settled=row.settled)
+            digest -= entry_digest(*entry, row.value)
         values = {"taken": len(taken), "digest": digest % MODULUS}
         self.transaction.execute("take_back", **self.key, **values)
         wanted = set(state.want_afresh())
@@ -119,12 +122,14 @@ class _TakingBack(NamedTuple):
 
 def _without(settled: SettledEntries, entries: set[Entry]) -> SettledEntries:
     columns = (settled.stack_owner.tolist(), settled.arm.tolist(), settled.position.tolist())
-    kept = np.array([Entry(*one) not in entries for one in zip(*columns, strict=True)], bool)
+    kept = np.array(
+        [Entry(*address) not in entries for address in zip(*columns, strict=True)], bool
+    )
     return SettledEntries(*(column[kept] for column in settled if column is not None))
 
 
 def _all_requested(state: ReplicationState) -> bool:
-    """Whether the policies have requested every entry that a unit was assigned."""
+    """Return True if the policies have requested every entry that a unit was assigned."""
     try:
         state.check_requested()
     except Diverged:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from sameluck.live.databases.rows import ACTIVE, CurrentRow, EntryCount, ReplicationTimes, VoidCount
 from sameluck.live.diagnostics.check import Check, Details, diagnostic
 from sameluck.live.diagnostics.snapshot import SECOND, Snapshot
-from sameluck.live.options import DAY, LONG
+from sameluck.live.options import DAY, LONG_DAYS
 from sameluck.live.records import moment
 from sameluck.wording import counted, duration, sentence
 
@@ -73,7 +73,7 @@ def _open_slots(snapshot: Snapshot) -> Iterator[Check]:
 
 
 def _opened(head: ReplicationTimes, age: float) -> str:
-    if 0 <= age <= LONG * DAY:
+    if 0 <= age <= LONG_DAYS * DAY:
         return f"open for {duration(age)}."
     return f"opened at {moment(head.opened_us)}, far from the time of this clock: is it right?"
 

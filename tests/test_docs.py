@@ -302,7 +302,7 @@ def test_the_recipes_work_in_a_copy_of_the_package(tmp_path):
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text(code)
     commands = source / "sameluck" / "cli" / "command_list.py"
-    first = '    "demo": "compare",\n'
+    first = '    "demo": "compare_commands",\n'
     commands.write_text(commands.read_text().replace(first, f'    "arms": "arms",\n{first}'))
     variables = {"PYTHONPATH": source, "SAMELUCK_CACHE_DIR": cache}
     assert str(source) in run_python("-c", USE_OF_THE_RECIPES, folder=tmp_path, **variables)

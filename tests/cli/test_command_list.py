@@ -51,7 +51,7 @@ def test_a_command_needs_a_module_and_a_line_in_the_list(tmp_path):
     (package / "cli" / "live" / "hello.py").write_text(LIVE)
     listed = package / "cli" / "command_list.py"
     lines = {
-        '    "demo": "compare",\n': '    "hello": "hello",\n',
+        '    "demo": "compare_commands",\n': '    "hello": "hello",\n',
         '    "live status": "live.monitoring",\n': '    "live hello": "live.hello",\n',
     }
     text = listed.read_text()

@@ -18,7 +18,8 @@ import pytest
 import sameluck as sl
 from sameluck import cli
 from sameluck.cli.command_list import COMMANDS as ALL_COMMANDS
-from sameluck.cli.live import simulate, store_options
+from sameluck.cli.live import simulate_command as simulate
+from sameluck.cli.live import store_options
 from sameluck.errors import Interrupted
 from sameluck.files import to_json
 

@@ -16,8 +16,7 @@ import pytest
 
 import sameluck as sl
 from sameluck import cli, paper
-from sameluck.paper import chapters as parts
-from sameluck.paper import published
+from sameluck.paper import chapters, published
 from sameluck.paper import report as reports
 from sameluck.paper import run as runs
 from sameluck.reporting.tables import csv_table, latex_table
@@ -136,7 +135,9 @@ def test_a_figures_data_are_the_numbers_found(report):
 
 
 def test_a_table_in_its_forms():
-    table = parts.Table("t", ("a_b", "n", "x"), [("p & q", 1_234, 0.5), ("r|s", None, 0.0123)])
+    table = chapters.ReportTable(
+        "t", ("a_b", "n", "x"), [("p & q", 1_234, 0.5), ("r|s", None, 0.0123)]
+    )
     assert csv_table(table.header, table.rows) == "a_b,n,x\np & q,1234,0.5\nr|s,,0.0123\n"
     latex = latex_table(table.header, reports.formatted_rows(table))
     assert r"a\_b & n & x \\" in latex
@@ -173,7 +174,7 @@ def test_a_number_that_is_off_is_exit_code_1(tmp_path, monkeypatch, capsys):
 
 def test_a_theorem_that_fails_is_exit_code_1():
     result = reports.summarise(
-        {"symmetry": {"passes": False}, "solo": {"passes": True}}, parts.Settings()
+        {"symmetry": {"passes": False}, "solo": {"passes": True}}, chapters.Settings()
     )
     assert (result["ok"], result["failing"]) == (False, ["symmetry"])
     assert reports.verdict(result) == "1 of 2 checks of theorems hold. Not met: symmetry."

@@ -13,8 +13,8 @@ from budget import SEED, z_bound
 from sameluck.paper import theorems, variances
 from sameluck.paper.algorithms import Users, transformed_counts
 from sameluck.paper.chapters import Estimate, Settings, covariance
-from sameluck.paper.checks import check
 from sameluck.paper.examples import EXAMPLE_1, EXAMPLE_2, EXAMPLE_3, EXAMPLES, experiment
+from sameluck.paper.theorem_tests import check
 
 PARTS = {part.name: part for part in theorems.CHAPTERS}
 

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 import sameluck as sl
-from sameluck.paper import asymptotics, checks, examples, published, theorems
+from sameluck.paper import asymptotics, examples, published, theorem_tests, theorems
 from sameluck.paper.algorithms import Users, algorithm_2, centred_sums
 from sameluck.paper.chapters import Estimate, Settings, mean, variance
 from sameluck.paper.run import THEOREMS
@@ -122,23 +122,25 @@ def test_a_theorem_holds(report, part):
 
 def test_a_check_sees_what_is_wrong():
     def fails(*pending):
-        return not checks.check("", "", pending)["passes"]
+        return not theorem_tests.check("", "", pending)["passes"]
 
     rng = np.random.default_rng(1)
     one, other = rng.normal(size=2_000), rng.normal(size=2_000)
-    assert not fails(checks.equal("", mean(one), 0.0), checks.same_distribution("", one, other))
-    assert fails(checks.equal("", mean(one + 0.2), 0.0))
-    assert fails(checks.at_most("", mean(one + 0.2), 0.0))
-    assert not fails(checks.at_most("", mean(one - 0.2), 0.0))
-    assert fails(checks.same_distribution("", one, other * 1.4))
-    assert fails(checks.never("", 1))
+    assert not fails(
+        theorem_tests.equal("", mean(one), 0.0), theorem_tests.same_distribution("", one, other)
+    )
+    assert fails(theorem_tests.equal("", mean(one + 0.2), 0.0))
+    assert fails(theorem_tests.at_most("", mean(one + 0.2), 0.0))
+    assert not fails(theorem_tests.at_most("", mean(one - 0.2), 0.0))
+    assert fails(theorem_tests.same_distribution("", one, other * 1.4))
+    assert fails(theorem_tests.never("", 1))
 
 
 def test_the_two_sample_test_is_scipys():
     rng = np.random.default_rng(2)
     one, other = rng.normal(size=300), rng.normal(0.1, 1, size=500)
 
-    test = checks.same_distribution("", one, other)(1)
+    test = theorem_tests.same_distribution("", one, other)(1)
     assert test.measured == pytest.approx(
         stats.ks_2samp(one, other, method="asymp").pvalue, abs=0.05
     )

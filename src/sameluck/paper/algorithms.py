@@ -22,7 +22,7 @@ from sameluck.policies.observations import cell_of, empty_observations, observe,
 from sameluck.randomness.streams import ALL_POLICIES, DECISION, REWARD, stream, subkey, word
 
 
-class History(NamedTuple):
+class PolicyHistory(NamedTuple):
     """Arms and rewards of one policy, period by period, with a flag for replayed rewards."""
 
     arms: list[int]
@@ -71,7 +71,7 @@ class _Learner:
         self.noise = stream(np.uint64(experiment.seed), DECISION, replication, np.uint64(owner))
         self.observations = empty_observations(arms, memory_of(self.policy, arms))
         self.last_arm, self.last_reward = 0, 0.0
-        self.history = History([], [], [])
+        self.history = PolicyHistory([], [], [])
 
     def choose(self, period: int) -> int:
         tally = tally_of(self.observations, self.last_arm, self.last_reward)
@@ -87,7 +87,7 @@ class _Learner:
 
 def algorithm_2(
     experiment: Experiment, replication: int, users: Users, order: Sequence[str]
-) -> dict[str, History]:
+) -> dict[str, PolicyHistory]:
     """Run both phases for two policies, in this order."""
     first, second = (_Learner(experiment, replication, name) for name in order)
     for period in range(1, experiment.horizon + 1):

@@ -20,8 +20,8 @@ from sameluck.paper.chapters import (
     mean,
     variance,
 )
-from sameluck.paper.checks import PendingTest, at_most, check, sections
 from sameluck.paper.examples import EXAMPLE_1, simulation
+from sameluck.paper.theorem_tests import PendingTest, at_most, check, sections
 from sameluck.reporting import plots
 
 HORIZONS = (100, 1_000, 10_000, 100_000)

@@ -31,7 +31,7 @@ class Settings(NamedTuple):
     seed: int = 7
 
 
-class Simulation(NamedTuple):
+class PlannedSimulation(NamedTuple):
     """Arguments of one call of `simulate`."""
 
     experiment: Experiment
@@ -49,10 +49,10 @@ class Simulation(NamedTuple):
         return [self.experiment.digest, text_forms.write(self.environment), list(self.checkpoints)]
 
 
-Simulations: TypeAlias = dict[str, Simulation]
+Simulations: TypeAlias = dict[str, PlannedSimulation]
 
 
-def with_naive(replay: Simulation) -> Simulations:
+def with_naive(replay: PlannedSimulation) -> Simulations:
     """Return the simulation under replay, and an independent simulation of the naive design."""
     naive = replay.experiment.replace(design=Naive(), seed=replay.experiment.seed + 1)
     return {"naive": replay._replace(experiment=naive), "replay": replay}
@@ -68,7 +68,7 @@ class Chapter(NamedTuple):
     sections: Callable[[Chapter, Record], list[Section]]
 
 
-class Table(NamedTuple):
+class ReportTable(NamedTuple):
     """Table of values, which each output format writes in its own way."""
 
     name: str  # of its files
@@ -82,7 +82,7 @@ class ReportFigure(NamedTuple):
 
     name: str  # of its files
     alt: str
-    data: Table
+    data: ReportTable
     draw: Callable[[], plots.Figure]
 
 
@@ -91,7 +91,7 @@ class Section(NamedTuple):
 
     title: str
     text: str = ""
-    table: Table | None = None
+    table: ReportTable | None = None
     figure: ReportFigure | None = None
     brief: bool = True  # the terminal prints its table too
 
@@ -110,7 +110,7 @@ def line_figure(
     return ReportFigure(
         name,
         f"{title} over the horizon: {labels}",
-        Table(name, ("line", "horizon", "value", "standard_error"), rows),
+        ReportTable(name, ("line", "horizon", "value", "standard_error"), rows),
         lambda: plots.draw_lines(lines, title=title, quantity=quantity, **axes),
     )
 

@@ -9,8 +9,8 @@ from sameluck.paper.chapters import (
     Chapter,
     Record,
     ReportFigure,
+    ReportTable,
     Section,
-    Table,
     columns,
     line_figure,
 )
@@ -92,7 +92,7 @@ def _interactions(chapter: Chapter, result: Record, number: int) -> Section:
         f"{chapter.title}: Table {number}",
         "Mean number of real interactions per replication. Error is our Monte Carlo standard error; z also includes "
         "the error of the published 10,000 runs.",
-        Table(f"{chapter.name}-interactions", header, rows),
+        ReportTable(f"{chapter.name}-interactions", header, rows),
     )
 
 
@@ -115,7 +115,7 @@ def _intervals(chapter: Chapter, result: Record) -> Section:
             f"{chapter.name}-intervals",
             "The estimated effect over the horizon with its interval: a wide band for naive, a narrow band for "
             "replay",
-            Table(f"{chapter.name}-intervals", ("design", *fields), rows),
+            ReportTable(f"{chapter.name}-intervals", ("design", *fields), rows),
             lambda: plots.draw_effects(curves, level=published.LEVEL, title=title),
         ),
     )
@@ -159,7 +159,7 @@ def _slopes(chapter: Chapter, result: Record) -> Section:
         f"({slope['ours']:.4f}, z = {slope['z']:.2f}); this reading is counted above. With exploration among the "
         f"other arms, the rise from T = 5,000 to 10,000 fits ({rise['value']:.4f}), which is nearer to an asymptotic "
         "slope. The data do not decide between them. The reading was chosen among six, so this is a weak test.",
-        Table(f"{chapter.name}-slopes", ("explore", "reading", "slope", "error"), rows, 4),
+        ReportTable(f"{chapter.name}-slopes", ("explore", "reading", "slope", "error"), rows, 4),
     )
 
 
@@ -171,18 +171,18 @@ def _axes(chapter: Chapter, result: Record) -> Section:
     return Section(
         f"{chapter.title}: within the published axes",
         "The paper prints no numbers with these figures; the highest point of each curve must lie within its axis.",
-        Table(
+        ReportTable(
             f"{chapter.name}-axes", ("curve", "T", "highest", "error", "axis ends at", "z"), rows
         ),
     )
 
 
-def _design_table(name: str, designs: Sequence[Record]) -> Table:
+def _design_table(name: str, designs: Sequence[Record]) -> ReportTable:
     common = ("design", "effect", "error", "variance")
     ratio = ("naive_replications", "naive_replications_low", "naive_replications_high")
     header = (*common, "users", "naive replications for 10", "low", "high", "naive users for 1")
     cells = columns(designs, *common, "interactions", *ratio, "naive_users")
-    return Table(name, header, [*zip(*cells, strict=True)])
+    return ReportTable(name, header, [*zip(*cells, strict=True)])
 
 
 def _designs(chapter: Chapter, result: Record) -> Section:

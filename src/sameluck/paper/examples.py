@@ -18,9 +18,9 @@ from sameluck.paper import example_sections, published
 from sameluck.paper.chapters import (
     Chapter,
     Estimate,
+    PlannedSimulation,
     Record,
     Settings,
-    Simulation,
     Simulations,
     effect_estimates,
     mean,
@@ -111,10 +111,10 @@ def simulation(
     settings: Settings,
     checkpoints: tuple[int, ...],
     design: Design = DESIGNS["replay"],
-) -> Simulation:
+) -> PlannedSimulation:
     """Return the example under a design; the last checkpoint is its horizon."""
     designed = experiment(example, settings, checkpoints[-1]).replace(design=design)
-    return Simulation(designed, example.environment, checkpoints)
+    return PlannedSimulation(designed, example.environment, checkpoints)
 
 
 def simulation_pairs(

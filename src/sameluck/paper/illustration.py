@@ -19,9 +19,9 @@ from sameluck.paper.chapters import (
     Estimate,
     Record,
     ReportFigure,
+    ReportTable,
     Section,
     Settings,
-    Table,
 )
 from sameluck.reporting import plots
 from sameluck.runs import Runs
@@ -166,13 +166,13 @@ def _traced_sections() -> list[Section]:
     ]
 
 
-def _trajectory_table(visits: Sequence[plots.Visit]) -> Table:
+def _trajectory_table(visits: Sequence[plots.Visit]) -> ReportTable:
     header = ("policy", "period", "arm", "position", "reward", "replayed")
     rows = [
         (v.policy, v.period, v.arm + 1, v.position + 1, v.reward, v.source is not None)
         for v in visits
     ]
-    return Table("illustration-trajectories", header, rows)
+    return ReportTable("illustration-trajectories", header, rows)
 
 
 def _stack_table(
@@ -180,23 +180,25 @@ def _stack_table(
     visits: Sequence[plots.Visit],
     stacks: Sequence[Sequence[float]],
     policies: Sequence[str],
-) -> Table:
+) -> ReportTable:
     periods = {(v.arm, v.position, v.policy): v.period for v in visits}
     rows = [
         (arm + 1, position + 1, reward, *(periods.get((arm, position, name)) for name in policies))
         for arm, stack in enumerate(stacks)
         for position, reward in enumerate(stack)
     ]
-    return Table(name, ("arm", "position", "reward", *(f"period of {p}" for p in policies)), rows)
+    return ReportTable(
+        name, ("arm", "position", "reward", *(f"period of {p}" for p in policies)), rows
+    )
 
 
-def _masked_table(stacks: Sequence[Sequence[float]]) -> Table:
+def _masked_table(stacks: Sequence[Sequence[float]]) -> ReportTable:
     rows = [
         (arm + 1, position + 1, None if arm == MASKED[0] and position >= MASKED[1] else reward)
         for arm, stack in enumerate(stacks)
         for position, reward in enumerate(stack)
     ]
-    return Table("illustration-masked-stack", ("arm", "position", "reward"), rows)
+    return ReportTable("illustration-masked-stack", ("arm", "position", "reward"), rows)
 
 
 _TITLE = "The illustration: three arms, ten periods"

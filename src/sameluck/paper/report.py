@@ -7,8 +7,8 @@ from importlib.metadata import version
 from pathlib import Path
 
 from sameluck.files import make_folder, to_json, write_whole
-from sameluck.paper import checks, published
-from sameluck.paper.chapters import Cell, Chapter, Record, Section, Settings, Table
+from sameluck.paper import published, theorem_tests
+from sameluck.paper.chapters import Cell, Chapter, Record, ReportTable, Section, Settings
 from sameluck.randomness import streams
 from sameluck.reporting import plots, tables
 from sameluck.reporting.pages import page as pages
@@ -96,7 +96,7 @@ def collect_sections(chapters: Sequence[Chapter], results: Mapping[str, Record])
     sections: list[Section] = []
     for chapter in chapters:
         if chapter.title == next(iter(checked), None):
-            sections.append(checks.summary(checked))
+            sections.append(theorem_tests.summary(checked))
         sections += chapter.sections(chapter, results[chapter.name])
     return [*sections, DIRECTIONS]
 
@@ -125,7 +125,7 @@ def write(folder: Path, summary: Record, sections: Sequence[Section], *, complet
     write_whole(folder / "results.json", (to_json(summary) + "\n").encode())
 
 
-def _csv(table: Table) -> bytes:
+def _csv(table: ReportTable) -> bytes:
     return tables.csv_table(table.header, table.rows).encode()
 
 
@@ -142,12 +142,12 @@ def formatted_cell(cell: Cell, decimals: int = 2) -> str:
     return f"{cell:,}" if isinstance(cell, int) else cell
 
 
-def formatted_rows(table: Table) -> list[list[str]]:
+def formatted_rows(table: ReportTable) -> list[list[str]]:
     """Return the rows as text."""
     return [[formatted_cell(cell, table.decimals) for cell in row] for row in table.rows]
 
 
-def as_markdown_table(table: Table) -> str:
+def as_markdown_table(table: ReportTable) -> str:
     """Return the table as Markdown."""
     marks = ["---", *["---:"] * (len(table.header) - 1)]
     lines = [table.header, marks, *formatted_rows(table)]

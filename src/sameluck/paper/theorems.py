@@ -12,7 +12,7 @@ from scipy.special import ndtr
 import sameluck as sl
 from sameluck.arrays import Floats, Ints
 from sameluck.paper.algorithms import (
-    History,
+    PolicyHistory,
     Users,
     algorithm_2,
     centred_sums,
@@ -26,15 +26,6 @@ from sameluck.paper.chapters import (
     mean,
     variance,
 )
-from sameluck.paper.checks import (
-    PendingTest,
-    PendingTests,
-    at_most,
-    equal,
-    never,
-    same_distribution,
-    theorem,
-)
 from sameluck.paper.examples import (
     EXAMPLE_1,
     EXAMPLE_2,
@@ -44,6 +35,15 @@ from sameluck.paper.examples import (
     experiment,
     simulation,
     simulation_pairs,
+)
+from sameluck.paper.theorem_tests import (
+    PendingTest,
+    PendingTests,
+    at_most,
+    equal,
+    never,
+    same_distribution,
+    theorem,
 )
 
 HORIZON = 1_000
@@ -75,7 +75,7 @@ def _canonical(settings: Settings, runs: Mapping[str, sl.Runs]) -> PendingTests:
         yield never("periods that differ", differing, example.name)
 
 
-def _differing(literal: History, stacked: sl.Trajectory) -> int:
+def _differing(literal: PolicyHistory, stacked: sl.Trajectory) -> int:
     unlike = [
         np.array(column) != getattr(stacked, field) for field, column in literal._asdict().items()
     ]

@@ -19,16 +19,16 @@ from sameluck.paper.chapters import (
     Chapter,
     Estimate,
     Record,
+    ReportTable,
     Section,
     Settings,
     Simulations,
-    Table,
     covariance,
     effect_estimates,
     line_figure,
 )
-from sameluck.paper.checks import PendingTest, PendingTests, at_most, check, equal, sections
 from sameluck.paper.examples import EXAMPLE_3, EXAMPLES, Example, simulation, simulation_pairs
+from sameluck.paper.theorem_tests import PendingTest, PendingTests, at_most, check, equal, sections
 
 MAX_DISTANCE = 0.1  # from the limit at the last horizon, in units of sigma^2
 
@@ -141,7 +141,7 @@ def _sections(chapter: Chapter, result: Record) -> list[Section]:
         "Each covariance over T, with its standard error in parentheses. Var(naive) comes from independent runs "
         "under the naive design and has to agree with C00 + C11."
     )
-    table = Table(f"theorem-{chapter.name}-covariances", header, rows)
+    table = ReportTable(f"theorem-{chapter.name}-covariances", header, rows)
     return [
         *sections(chapter, result),
         Section(f"{chapter.title}: the covariances of its proof", text, table, brief=False),

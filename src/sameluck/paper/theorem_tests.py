@@ -21,10 +21,10 @@ from sameluck.paper.chapters import (
     Estimate,
     Record,
     ReportFigure,
+    ReportTable,
     Section,
     Settings,
     Simulations,
-    Table,
 )
 from sameluck.runs import Runs
 
@@ -139,7 +139,7 @@ def summary(checks: Mapping[str, Record]) -> Section:
         "The theorems, checked",
         "The tests of one statement together raise a false alarm about once in a million seeds. The z shown belongs "
         "to the test nearest to its limit; exact tests and tests by p-value have no z.",
-        Table("theorems", ("statement", "tests", "nearest z", "limit", "outcome"), rows),
+        ReportTable("theorems", ("statement", "tests", "nearest z", "limit", "outcome"), rows),
     )
 
 
@@ -155,7 +155,7 @@ def sections(chapter: Chapter, result: Record, figure: ReportFigure | None = Non
     text = f"{result['statement']} Checked on {result['setting']}."
     if len(shown) < len(tests):
         text += f" Of {len(tests)} tests, the table shows the test nearest to its limit for each quantity."
-    table = Table(f"theorem-{chapter.name}", header, rows)
+    table = ReportTable(f"theorem-{chapter.name}", header, rows)
     return [Section(chapter.title, text, table, figure, brief=False)]
 
 

@@ -10,7 +10,7 @@ import click
 
 import sameluck as sl
 from sameluck import text_forms
-from sameluck.cli.compare import comparison_record, read_request
+from sameluck.cli.compare_commands import comparison_record, read_request
 from sameluck.cli.experiment_options import (
     OptionValues,
     control_option,
@@ -20,7 +20,7 @@ from sameluck.cli.experiment_options import (
     toml_file,
 )
 from sameluck.cli.live.monitoring import format_checks
-from sameluck.cli.live.results import common_horizon
+from sameluck.cli.live.results_command import common_horizon
 from sameluck.cli.live.store_options import (
     URL_VARIABLE,
     DatabaseOptions,

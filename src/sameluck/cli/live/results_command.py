@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import click
 
 import sameluck as sl
-from sameluck.cli.compare import (
+from sameluck.cli.compare_commands import (
     interval_option,
     metric_option,
     output_options,

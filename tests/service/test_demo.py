@@ -13,7 +13,7 @@ from sameluck.service.loaded_experiments import LoadedExperiments
 def test_the_demonstration_ends_with_a_result_of_every_policy(monkeypatch):
     monkeypatch.setattr(demo, "STEP_SECONDS", 1e-6)
     monkeypatch.setattr(demo, "DELAY_SECONDS", 1e-7)
-    monkeypatch.setattr(demo, "LATE_AFTER", 2)
+    monkeypatch.setattr(demo, "CHALLENGER_AFTER", 2)
     monkeypatch.setattr(demo, "EXPERIMENT", demo.EXPERIMENT.replace(horizon=20, replications=7))
     with sl.open("sqlite://") as store:
         asyncio.run(demo.run_demo(LoadedExperiments(store)))

@@ -108,7 +108,7 @@ def test_it_leads_to_a_live_experiment_with_the_same_policies(served, log_in):
         ({"arms": "9"}, "choose 2 to 5 arms"),
         ({"mean1": "7"}, "Bernoulli.means"),
         ({"mean1": "nan"}, "nan"),
-        ({"horizon": "many"}, "a whole number is needed"),
+        ({"horizon": "many"}, "must be a whole number"),
         ({"replications": "1"}, "choose 2 to 1,000 replications"),
         ({"replications": "1001"}, "choose 2 to 1,000 replications"),
         ({"horizon": "1000000", "replications": "1000"}, "at most 100,000,000 periods"),

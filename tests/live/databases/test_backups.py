@@ -144,7 +144,7 @@ def test_the_log_of_a_file_that_was_moved_away_is_not_applied_to_another(tmp_pat
         store.backup(backup)
         for end in ("-wal", "-shm", "-journal"):
             (left := tmp_path / f"two.backup{end}").touch()
-            with pytest.raises(sl.Conflict, match=rf"two.backup{end}' is a part of the database"):
+            with pytest.raises(sl.Conflict, match=rf"two.backup{end}' belongs to the database"):
                 store.backup(tmp_path / "two.backup")
             left.unlink()
     path.rename(tmp_path / "damaged.db")

@@ -10,7 +10,7 @@ import pytest
 from contract.scenario import Scenario, assert_finished
 
 import sameluck as sl
-from sameluck.live.databases import base, sqlite
+from sameluck.live.databases import sqlite, statements
 from sameluck.live.databases.statements import migrations
 
 WIDER = "ALTER TABLE experiment ADD COLUMN note TEXT NOT NULL DEFAULT '';"
@@ -26,7 +26,7 @@ def later(monkeypatch):
 
     def has(*steps):
         known = {**migrations(), **dict(enumerate(steps, start=NEWEST + 1))}
-        for module in (base, sqlite):
+        for module in (statements, sqlite):
             monkeypatch.setattr(module, "migrations", lambda: known)
 
     return has
@@ -223,7 +223,7 @@ def test_a_ledger_of_an_earlier_schema_is_counted_and_goes_on(url, version):
             connection.executescript(script)
     else:
         with psycopg.connect(url) as connection:
-            connection.execute(base.for_postgres(script))
+            connection.execute(statements.for_postgres(script))
 
     scenario = Scenario(lambda clock: sl.open(url, clock=clock))
     scenario._units = count(100)  # others than those recorded
@@ -241,5 +241,5 @@ def test_a_ledger_of_an_earlier_schema_is_counted_and_goes_on(url, version):
     scenario.finish(live)
     assert live.status().status == "complete"
     assert live.verify() == 3
-    assert scenario.start(name="third")._id == 3
+    assert scenario.start(name="third").id == 3
     scenario.close()

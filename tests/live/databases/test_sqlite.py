@@ -217,9 +217,9 @@ class TestAddresses:
             ("ledger.db", "unknown address of a store 'ledger.db'; use one of: sqlite:///file.db"),
             ("mysql://me:secret@host/x", r"'mysql://me:\*\*\*@host/x'"),
             ("sqlite://ledger.db", "write sqlite:///ledger.db"),
-            ("sqlite:///a\0b", "no NUL"),
-            ("sqlite:///ledger.db?synchronous=off", "only synchronous=full or"),
-            ("sqlite:///ledger.db?mode=ro", "only synchronous=full or"),
+            ("sqlite:///a\0b", "cannot contain a NUL"),
+            ("sqlite:///ledger.db?synchronous=off", "option after . is synchronous=full or"),
+            ("sqlite:///ledger.db?mode=ro", "option after . is synchronous=full or"),
         ],
     )
     def test_refused(self, tmp_path, monkeypatch, url, message):
@@ -457,7 +457,9 @@ class TestGroupCommit:
         id = scenario.enrol(live)
         writer = scenario.store.database._writer
         writer.execute("PRAGMA query_only = 1")  # the same code of SQLite
-        with pytest.raises(sl.Unavailable, match="readonly database; the file cannot be written"):
+        with pytest.raises(
+            sl.Unavailable, match="readonly database; the file has become read-only"
+        ):
             scenario.pay(live, id)
         assert live.assign("ann").reason == "UNAVAILABLE"
         writer.execute("PRAGMA query_only = 0")

@@ -41,7 +41,7 @@ class Design:
         """The owner in the address of a policy's decision noise."""
         return ALL_POLICIES if self.shares_noise else owner_of(policy)
 
-    def stack_depths(self, pulls: Ints) -> Ints:
+    def depths(self, pulls: Ints) -> Ints:
         """How many rewards of each stack are read, from pull counts (replication, policy, ..., arm).
 
         On shared stacks the largest pull count of the policies, one owner for all (replication, 1, ..., arm);
@@ -55,7 +55,7 @@ class Design:
         On shared stacks the sum over arms of the largest pull count; otherwise every pull. Not for `TimeCoupled`,
         whose users do not follow from pull counts.
         """
-        return self.stack_depths(pulls).sum(axis=(1, -1))
+        return self.depths(pulls).sum(axis=(1, -1))
 
     def __eq__(self, other: object) -> bool:
         return type(self) is type(other) and super().__eq__(other)

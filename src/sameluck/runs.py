@@ -15,6 +15,7 @@ import numpy as np
 
 from sameluck import text_forms
 from sameluck.arrays import Floats, Ints
+from sameluck.capabilities import Capabilities, capabilities_of
 from sameluck.environments.base import Environment
 from sameluck.environments.registry import as_environment
 from sameluck.errors import Invalid, optional, shown
@@ -42,7 +43,7 @@ class Runs(Frames):
         exploration_excess: Amount by which the policy's random choices exceeded their expectation (replication,
             policy, checkpoint); likewise.
         observed: Every reward of a real user up to the last checkpoint, in the order replication, owner of the
-            stack (see `Design.stack_depths`), arm, position; with live runs. A simulation's can be read again
+            stack (see `Design.depths`), arm, position; with live runs. A simulation's can be read again
             from their addresses.
         seconds: How long the simulation took; None if that is not known. Not saved.
         notes: Cautions about these runs from a live experiment: what its results wait for, arms that moved.
@@ -73,7 +74,7 @@ class Runs(Frames):
             and self.interactions.shape == (shape[0], many)
             and (self.totals is None or self.totals.shape == self.pulls.shape)
             and (self.exploration_excess is None or self.exploration_excess.shape == shape)
-            and (self.observed is None or self.observed.shape == (self.stack_depths.sum(),))
+            and (self.observed is None or self.observed.shape == (self.depths.sum(),))
         )
         if not fits:
             raise Invalid(
@@ -97,9 +98,14 @@ class Runs(Frames):
         return len(self.policies) * self.checkpoints - self.interactions
 
     @property
-    def stack_depths(self) -> Ints:
+    def capabilities(self) -> Capabilities:
+        """Return what may be asked of these runs' rewards."""
+        return capabilities_of(self.environment, self.experiment.design)
+
+    @property
+    def depths(self) -> Ints:
         """How many rewards of each stack were read up to the last checkpoint (replication, owner, arm)."""
-        return self.experiment.design.stack_depths(self.pulls[:, :, -1])
+        return self.experiment.design.depths(self.pulls[:, :, -1])
 
     def to_dicts(self) -> list[dict[str, object]]:
         """One record for each replication, policy and checkpoint; a column of pulls for each arm."""
@@ -174,8 +180,8 @@ class Runs(Frames):
         """The observed rewards up to the checkpoint with this index: the beginning of each stack."""
         if self.observed is None:
             return None
-        depths = self.stack_depths.ravel()
-        kept = self.experiment.design.stack_depths(self.pulls[:, :, index]).ravel()
+        depths = self.depths.ravel()
+        kept = self.experiment.design.depths(self.pulls[:, :, index]).ravel()
         positions = np.arange(self.observed.size) - np.repeat(np.cumsum(depths) - depths, depths)
         return self.observed[positions < np.repeat(kept, depths)]
 
@@ -196,7 +202,7 @@ class Runs(Frames):
         )
 
     def _observed_in(self, rows: slice) -> Floats | None:
-        ends = np.concatenate([[0], np.cumsum(self.stack_depths.sum(axis=(1, 2)))])
+        ends = np.concatenate([[0], np.cumsum(self.depths.sum(axis=(1, 2)))])
         first, stop, _ = rows.indices(self.replications)
         return (
             None if self.observed is None else self.observed[ends[first] : ends[max(first, stop)]]

@@ -13,6 +13,7 @@ import click
 import sameluck as sl
 from sameluck import text_forms
 from sameluck.adapters import dask as dask_adapter
+from sameluck.capabilities import capabilities_of
 from sameluck.cli.experiment_options import (
     Command,
     OptionValues,
@@ -227,7 +228,7 @@ def compare_command(
     outputs = take_outputs(options)
     experiment, settings = read_experiment(policies, options)
     environment = settings["environment"]
-    if split and not environment.is_prior:
+    if split and not capabilities_of(environment).has_instances:
         raise sl.Invalid("--split needs a prior as --env, such as bernoulli_prior")
     checkpoints = parse_checkpoints(settings.get("checkpoints"), experiment)
     request = read_request(settings, experiment, max(experiment.replications, 1 + with_twin))

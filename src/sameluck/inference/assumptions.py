@@ -10,6 +10,7 @@ import numpy as np
 
 from sameluck import text_forms
 from sameluck.arrays import Floats
+from sameluck.capabilities import capabilities_of
 from sameluck.environments.base import Environment
 from sameluck.inference.effects import Effect, differences, has_prior
 from sameluck.inference.requests import Pair, Request
@@ -112,6 +113,6 @@ def _is_unstable(runs: Runs, name: str) -> bool:
 
 def moving_environment(environment: Environment | None) -> str | None:
     """Return the name of an environment whose arms move with the period; None for others."""
-    if environment is None or not environment.is_moving:
+    if environment is None or capabilities_of(environment).is_stationary:
         return None
     return text_forms.name_of(type(environment))

@@ -159,7 +159,7 @@ def is_paired(runs: Runs) -> bool:
 
 def has_prior(runs: Runs) -> bool:
     """Return whether the environment is a prior, with one instance per replication."""
-    return runs.environment is not None and runs.environment.is_prior
+    return runs.capabilities.has_instances
 
 
 def is_interim(runs: Runs) -> bool:

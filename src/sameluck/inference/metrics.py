@@ -134,7 +134,7 @@ def measured(runs: Runs, metric: Metric) -> Runs:
     if metric.name == "worst_tenth":
         _check_tail(runs.replications)
         return replace(runs, rewards=worst_values(runs.rewards))
-    if runs.environment is not None and runs.environment.is_moving:
+    if runs.environment is not None and not runs.capabilities.is_stationary:
         return _measured_over_time(runs, runs.environment, metric)
     means = known_means(runs)
     if means is None:
@@ -150,7 +150,7 @@ def known_means(runs: Runs) -> Floats | None:
 
     None for real traffic and for arms that move.
     """
-    if runs.environment is None or runs.environment.is_moving:
+    if runs.environment is None or not runs.capabilities.has_arm_means:
         return None
     experiment = runs.experiment
     replications = range(runs.first, runs.first + runs.replications)

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from sameluck.capabilities import capabilities_of
 from sameluck.environments.base import Environment, draw, prepared_parameters
 from sameluck.experiment import Experiment
 from sameluck.policies.base import Policy, RewardScale, rescaled, reward_scale
@@ -116,7 +117,11 @@ def _changes(policy: Policy, other: Policy) -> Iterator[tuple[str, float]]:
 def _drawn_spread(experiment: Experiment, environment: Environment) -> Spread:
     """Estimate the spread from a few draws of some arms, at addresses that no simulation reads."""
     arms = experiment.n_arms
-    rows = min(experiment.replications, _MAX_REPLICATIONS) if environment.is_prior else 1
+    rows = (
+        min(experiment.replications, _MAX_REPLICATIONS)
+        if capabilities_of(environment).has_instances
+        else 1
+    )
     parameters = prepared_parameters(environment, experiment.seed, range(rows), arms)
     # AUDIT is a stream of its own: drawing from it changes no simulated reward.
     key = stream(experiment.seed, AUDIT, 0, 0)

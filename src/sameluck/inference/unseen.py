@@ -40,9 +40,9 @@ def possible_loss(runs: Runs) -> float | None:
     environment, horizon = runs.environment, float(runs.checkpoints[-1])
     if environment is None:
         return None
-    if environment.is_prior:
+    if runs.capabilities.has_instances:
         return horizon if environment.binary else None
-    if environment.is_moving:
+    if not runs.capabilities.is_stationary:
         return float(mean_ranges(environment, runs.checkpoints)[-1])
     means = environment.instance_means(0, range(1), runs.experiment.n_arms)
     return float(horizon * np.ptp(means))

@@ -10,6 +10,7 @@ from numbers import Real
 from typing import Any, TypeAlias, TypeVar, cast
 
 from sameluck import text_forms
+from sameluck.capabilities import capabilities_of
 from sameluck.environments.checks import MAX_REWARD
 from sameluck.environments.discrete import Bernoulli
 from sameluck.errors import Invalid, did_you_mean, shown
@@ -286,7 +287,7 @@ def _batch_size(policy: Policy) -> int:
 
 def check_fit(experiment: Experiment, options: LiveOptions) -> None:
     """Raise `Invalid` if the options do not fit the experiment, or if it is too large to serve."""
-    if experiment.design.indexed_by_period:
+    if not capabilities_of(None, experiment.design).has_stacks:
         raise Invalid("time_coupled is for simulation; live use Replay() or Naive()")
     fallback_arm(experiment, options)
     sizes = (

@@ -305,8 +305,8 @@ def unseen_replications(
             f"{unlike}; policies can differ by at most {amount(possible)} here, the horizon times the range of the "
             f"arms' means, so {which} is due to chance at least in part."
         )
-    has_prior = runs.environment is not None and runs.environment.is_prior
-    worst = f"always playing the worst arm loses {amount(possible)} {'at most' if has_prior else 'on average'}."
+    how = "at most" if runs.capabilities.has_instances else "on average"
+    worst = f"always playing the worst arm loses {amount(possible)} {how}."
     if loss >= possible:
         return f"{unlike}; {which} is reversed only if those lose more than {amount(loss)} each, and {worst}"
     needed = replications_to_exclude(weakest, possible, level)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sameluck import text_forms
 from sameluck.arrays import Ints
+from sameluck.capabilities import capabilities_of
 from sameluck.design import Design
 from sameluck.environments.base import Environment, EnvironmentLike
 from sameluck.environments.registry import as_environment
@@ -42,7 +43,9 @@ def checked_environment(experiment: Experiment, environment: EnvironmentLike) ->
 
 def fits(design: Design, environment: Environment) -> bool:
     """Whether a design is defined on an environment."""
-    return design.indexed_by_period or not (design.shares_rewards and environment.is_moving)
+    capabilities = capabilities_of(environment, design)
+    shares_stacks = design.shares_rewards and capabilities.has_stacks
+    return capabilities.is_stationary or not shares_stacks
 
 
 def check_design(design: Design, environment: Environment) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from sameluck.arrays import Floats, Ints
+from sameluck.capabilities import capabilities_of
 from sameluck.compilation.decorators import compiled
 from sameluck.compilation.functions import is_builtin
 from sameluck.environments.base import (
@@ -121,7 +122,7 @@ class RewardBlocks:
         In a moving environment only one is drawn: the next reward has the distribution of a later period.
         """
         size = min(max(2 * len(self.values[arm]), _MIN_BLOCK), _MAX_BLOCK)
-        size = 1 if self.source.environment.is_moving else size
+        size = size if capabilities_of(self.source.environment).is_stationary else 1
         self.values[arm] = self.source.draw(self.replication, arm, position, size, period)
         self.start[arm], self.end[arm] = position, position + size
 
@@ -139,7 +140,7 @@ def observed_rewards(runs: Runs) -> Floats:
     """
     environment, experiment = runs.environment, runs.experiment
     assert environment is not None
-    depths = np.ascontiguousarray(runs.stack_depths)
+    depths = np.ascontiguousarray(runs.depths)
     replications = range(runs.first, runs.first + runs.replications)
     parameters = prepared_parameters(environment, experiment.seed, replications, experiment.n_arms)
     names = list(experiment.policies)[: depths.shape[1]]

@@ -36,7 +36,7 @@ def test_rewards_are_read_at_their_addresses(design):
         for replication in range(3)
         for owner, name in enumerate(names)
         for arm in range(2)
-        for position in range(runs.stack_depths[replication, owner, arm])
+        for position in range(runs.depths[replication, owner, arm])
     ]
 
     assert observed_rewards(runs).tolist() == expected
@@ -70,7 +70,7 @@ def test_moments_are_sums():
 @pytest.mark.parametrize("design", ["replay", "naive"])
 def test_moments_of_a_simulation_are_read_in_blocks(design, monkeypatch):
     runs, origins = simulated(design), np.array([0.1, 0.5])
-    whole = ObservedStacks(runs.stack_depths, observed_rewards(runs))
+    whole = ObservedStacks(runs.depths, observed_rewards(runs))
     monkeypatch.setattr(
         "sameluck.inference.twins.observed_rewards._REWARDS_PER_BLOCK", 40
     )  # of 45 and more

@@ -95,7 +95,7 @@ def literal_effect(runs, level):
         for row in range(out.replications):
             difference = float(out.rewards[row, 1, 0] - out.rewards[row, 0, 0])
             part = out.part(row, 1)  # entry by entry as above, but read at once
-            by_arm = ObservedStacks(part.stack_depths, observed_rewards(part)).by_arm()
+            by_arm = ObservedStacks(part.depths, observed_rewards(part)).by_arm()
             ledger = [values.size for values in by_arm], [values.sum() for values in by_arm]
             simulated.append((replications[row] % 16, difference, *ledger))
 
@@ -156,7 +156,7 @@ def literal_resample(values, generator):
 
 def literal_effect_of_values(runs, level):
     """Compute the same for copied values: 24 resamples, 40 replications with the long run's random numbers."""
-    stacks = ObservedStacks(runs.stack_depths, observed_rewards(runs))
+    stacks = ObservedStacks(runs.depths, observed_rewards(runs))
     values = [np.sort(arm_values) for arm_values in stacks.by_arm()]
     seed = int(word(stream(runs.experiment.seed, TWIN, 0, ALL_POLICIES), 0))
 

@@ -20,6 +20,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from sameluck.capabilities import capabilities_of
 from sameluck.environments.base import EnvironmentLike
 from sameluck.environments.registry import as_environment
 from sameluck.errors import Invalid
@@ -98,7 +99,7 @@ def race(  # noqa: PLR0913
     experiment = Experiment(
         policies=policies, arms=arms, horizon=horizon, replications=max_replications, seed=seed
     )
-    if environment.is_moving:
+    if not capabilities_of(environment).is_stationary:
         experiment = experiment.replace(design="naive")
     if len(experiment.policies) < 2:
         raise Invalid("a race needs at least two policies")

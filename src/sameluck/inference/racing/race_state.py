@@ -12,6 +12,7 @@ import numpy as np
 
 from sameluck import text_forms
 from sameluck.arrays import Floats
+from sameluck.capabilities import capabilities_of
 from sameluck.environments.base import Environment
 from sameluck.errors import Invalid
 from sameluck.experiment import Experiment
@@ -231,7 +232,7 @@ def reversing_failures(
     """
     policies, leader = list(experiment.policies), experiment.control
     count = short_replications(len(policies), experiment.horizon)
-    if has_objects(experiment) or environment.is_prior or not count:
+    if has_objects(experiment) or capabilities_of(environment).has_instances or not count:
         return []
     whole = experiment.replace(seed=twin_seed(experiment), replications=count)
     rewards = simulate(whole, environment).rewards[:, :, 0]

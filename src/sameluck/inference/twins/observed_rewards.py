@@ -77,11 +77,11 @@ def simulated_stacks(runs: Runs, origins: Floats | None = None) -> Iterator[Obse
 
     Blocks bound the memory: a long run may read far more rewards than fit in it.
     """
-    deepest = int(runs.stack_depths.sum(axis=(1, 2)).max())
+    deepest = int(runs.depths.sum(axis=(1, 2)).max())
     step = max(1, _REWARDS_PER_BLOCK // deepest)
     for first in range(0, runs.replications, step):
         block = runs.part(first, step)
-        stacks = ObservedStacks(block.stack_depths, observed_rewards(block))
+        stacks = ObservedStacks(block.depths, observed_rewards(block))
         yield stacks if origins is None else stacks.minus(origins)
 
 
@@ -93,8 +93,8 @@ def simulated_moments(runs: Runs) -> StackMoments:
 
 def observed_stacks(runs: Runs) -> ObservedStacks:
     """Return the rewards that runs have observed; raise `Invalid` if they cannot be copied."""
-    experiment, environment = runs.experiment, runs.environment
-    if experiment.design.indexed_by_period:
+    environment = runs.environment
+    if not runs.capabilities.has_stacks:
         raise Invalid(
             "a twin needs stacks of rewards, and the time_coupled design has none; use replay or naive"
         )
@@ -103,20 +103,20 @@ def observed_stacks(runs: Runs) -> ObservedStacks:
             "a twin needs at least one complete replication, got none; wait, or read an earlier horizon, "
             "live.runs([...]), or only policies that have come far enough, live.runs(policies=[...])"
         )
-    if environment is not None and environment.is_prior:
+    if runs.capabilities.has_instances:
         raise Invalid(
             "a twin copies arms that are the same in every replication, and a prior draws new ones; simulate the "
             "prior itself"
         )
-    if environment is not None and environment.is_moving:
+    if not runs.capabilities.is_stationary:
         raise Invalid(
             f"a twin copies stationary arms, and the arms of {type(environment).__name__} change with the period; "
             "simulate it with more replications"
         )
     if runs.observed is not None:
-        return ObservedStacks(runs.stack_depths, runs.observed)
+        return ObservedStacks(runs.depths, runs.observed)
     if environment is None:
         raise Invalid(
             "these runs do not hold their single rewards, which a twin needs; read them again with live.runs()"
         )
-    return ObservedStacks(runs.stack_depths, observed_rewards(runs))
+    return ObservedStacks(runs.depths, observed_rewards(runs))

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, TypeAlias, cast
 import numpy as np
 
 from sameluck import text_forms
+from sameluck.capabilities import capabilities_of
 from sameluck.environments.base import (
     NO_CONTEXT,
     EnvironmentLike,
@@ -151,7 +152,7 @@ class UserRewards:
                     f"policy {name!r} needs rewards 0 and 1, but the environment has others"
                 )
         self.shown = text_forms.write_short(self.environment, 160)
-        moves = self.environment.is_moving
+        moves = not capabilities_of(self.environment).is_stationary
         self.caution = moving_caution(self.experiment, self.shown) if moves else None
         self._parameters = lru_cache(CACHED)(self._parameters_of)
 
@@ -170,5 +171,7 @@ class UserRewards:
         else:
             address = replication, assignment.policy, arm, assignment.position
             bits = bits_at(self.experiment, *address)
-        parameters = self._parameters(replication if self.environment.is_prior else 0)
+        parameters = self._parameters(
+            replication if capabilities_of(self.environment).has_instances else 0
+        )
         return float(draw(law_at(parameters, user, NO_CONTEXT), 0, arm, bits))

@@ -134,7 +134,7 @@ class Ledger(NamedTuple):
         owners = list(dict.fromkeys(self.engine.stack_owners[column] for column in columns))
         read = [
             _read(settled, owners, depths)
-            for settled, depths in zip(ledgers, runs.stack_depths, strict=True)
+            for settled, depths in zip(ledgers, runs.depths, strict=True)
         ]
         return replace(runs, observed=np.concatenate([np.empty(0), *read]))
 

@@ -225,7 +225,7 @@ class Ribbon(NamedTuple):
 
 def arm_means(runs: Runs) -> tuple[Floats, Floats]:
     """Return the mean reward of each arm over real users, and the number of these users."""
-    depths, arms = runs.stack_depths, runs.experiment.n_arms
+    depths, arms = runs.depths, runs.experiment.n_arms
     which = np.repeat(np.tile(np.arange(arms), depths.size // arms), depths.ravel())
     users = np.bincount(which, minlength=arms).astype(float)
     values = np.zeros(which.size) if runs.observed is None else runs.observed

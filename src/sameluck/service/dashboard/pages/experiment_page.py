@@ -99,7 +99,7 @@ def _stacks(
 ) -> Stacks | None:
     """Return the stacks of a replication; by default of the first open one, or of the last."""
     begun, design = len(overview.replications), overview.experiment.design
-    if not begun or design.indexed_by_period or not design.shares_rewards:
+    if not begun or not design.shares_rewards:
         return None
     default = next(
         (item.replication for item in overview.replications if item.state == "open"), begun - 1

@@ -107,7 +107,7 @@ def coefficients_literally(plain, variates):
     fits = {}
     for penalty in PENALTIES:
         fitted = [ridge(table[rest], plain[rest], penalty * count) for rest in others]
-        fits[penalty] = plain - [one[0] + table[row] @ one[1:] for row, one in enumerate(fitted)]
+        fits[penalty] = plain - [fit[0] + table[row] @ fit[1:] for row, fit in enumerate(fitted)]
     best = min(fits, key=lambda penalty: (fits[penalty] ** 2).mean())
     gains = without**2 - fits[best] ** 2
     result = np.zeros(used.size)
@@ -400,7 +400,7 @@ def test_real_traffic_has_exploration_luck_but_no_known_means():
 
     with pytest.raises(sl.Invalid, match="not for real traffic"):
         sl.compare(real, adjust="means")
-    effects = [sl.compare(one, adjust="exploration").effects for one in (real, runs)]
+    effects = [sl.compare(run, adjust="exploration").effects for run in (real, runs)]
     assert effects[0] == effects[1]
 
 
@@ -463,7 +463,7 @@ def test_policies_that_state_no_probabilities_have_no_exploration_luck():
 
     assert (runs.exploration_excess == 0).all()
     found, plain = sl.compare(runs, adjust="exploration").effects, sl.compare(runs).effects
-    assert [one.effect for one in found] == [one.effect for one in plain]
+    assert [effect.effect for effect in found] == [effect.effect for effect in plain]
 
 
 def probabilities_literally(policy, means, period):
@@ -496,9 +496,11 @@ def test_luck_and_totals_are_those_of_the_trace_summed_in_plain_python(environme
     for replication in range(5):
         trace = sl.trace(runs.experiment, environment, replication)
         for column, (name, policy) in enumerate(runs.experiment.policies.items()):
-            one, arms = trace[name], runs.experiment.n_arms
+            trajectory, arms = trace[name], runs.experiment.n_arms
             luck, totals, pulls = 0.0, [0.0] * arms, [0] * arms
-            for period, (arm, reward) in enumerate(zip(one.arms, one.rewards, strict=True), 1):
+            for period, (arm, reward) in enumerate(
+                zip(trajectory.arms, trajectory.rewards, strict=True), 1
+            ):
                 means = [t / n if n else 0.0 for t, n in zip(totals, pulls, strict=True)]
                 if name in COIN_TOSSERS:
                     stated = probabilities_literally(policy, means, period)
@@ -529,9 +531,9 @@ STATING = [policy for policy in EVERY_KIND if states_probabilities(prepare(polic
 
 
 def test_every_stated_chance_is_of_a_policy_that_the_tests_play():
-    ours = {kind for kind, body in _PROBABILITIES_FUNCTIONS.items() if is_builtin(body)} - {
-        GuardedPolicy
-    }
+    ours = {
+        policy_class for policy_class, body in _PROBABILITIES_FUNCTIONS.items() if is_builtin(body)
+    } - {GuardedPolicy}
 
     prepared = [prepare(policy, arms, 100) for policy in STATING for arms in (4, 100)]
     rules = [rule_of(policy, 4, 100) for policy in STATING]
@@ -542,7 +544,7 @@ def test_every_stated_chance_is_of_a_policy_that_the_tests_play():
 def tally_after(ready, pulls, totals):
     """The tally after these pulls, arm by arm; the probabilities of every period before have left its memory."""
     arms = len(pulls)
-    tally = Tally(*(np.zeros(arms, kind) for kind in (int, float, float)), None, 0, 0.0)
+    tally = Tally(*(np.zeros(arms, dtype) for dtype in (int, float, float)), None, 0, 0.0)
     tally = tally._replace(memory=np.zeros(memory_of(ready, arms)))
     played = [arm for arm in range(arms) for _ in range(pulls[arm])]
     for period, arm in enumerate(played, start=1):
@@ -621,9 +623,11 @@ def test_a_policy_of_ones_own_states_its_probabilities_from_what_it_knew(own_pro
             )
 
     runs = played({"it": Sticky(), "other": sl.Uniform()}, GAUSSIAN, replications=1_000)
-    one = sl.trace(runs.experiment, GAUSSIAN, 0)["it"]
+    trajectory = sl.trace(runs.experiment, GAUSSIAN, 0)["it"]
     luck, totals, pulls, last = 0.0, np.zeros(5), np.zeros(5), 0
-    for period, (arm, reward) in enumerate(zip(one.arms, one.rewards, strict=True), 1):
+    for period, (arm, reward) in enumerate(
+        zip(trajectory.arms, trajectory.rewards, strict=True), 1
+    ):
         means = totals / np.maximum(pulls, 1)
         stay = 0.5 if period > 1 else 0.0
         stated = (1 - stay) / 5 + stay * (np.arange(5) == last)
@@ -643,8 +647,8 @@ def test_detail_is_the_same_bits_for_any_workers_parts_and_file(tmp_path):
 
     others = [sl.simulate(whole.experiment, GAUSSIAN, workers=many, **options) for many in (1, 3)]
     parts = [
-        sl.simulate(whole.experiment, GAUSSIAN, replications=some, **options)
-        for some in (range(11), range(11, 30))
+        sl.simulate(whole.experiment, GAUSSIAN, replications=replications, **options)
+        for replications in (range(11), range(11, 30))
     ]
     others.append(sl.Runs.concat(parts))
     whole.save(tmp_path / "runs.npz")

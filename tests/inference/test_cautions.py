@@ -117,7 +117,7 @@ def test_skew_that_noise_explains_or_many_replications_outweigh_gives_no_caution
     """Normal values never (200 samples; the rule's bound is 3 standard errors and at least 1); 25 x skewness^2 do."""
     rng = np.random.default_rng(4)
     samples = [made_up(rng.normal(size=20)) for _ in range(200)]
-    assert sum(len(sl.compare(one).cautions) for one in samples) <= 2
+    assert sum(len(sl.compare(sample).cautions) for sample in samples) <= 2
     many = np.tile(skewed(40), 60)
     assert sl.compare(made_up(many)).cautions == ()
 
@@ -192,7 +192,7 @@ def test_cautions_of_one_kind_are_one_sentence():
     result = sl.compare(played(many, sl.Bernoulli((0.9, 0.5)), replications=30), pairs="all")
     kinds = [text.split(" are ")[0].split()[0:2] for text in result.cautions]
     assert len(result.cautions) <= 4
-    assert len({tuple(kind) for kind in kinds}) == len(kinds)
+    assert len({tuple(sentence) for sentence in kinds}) == len(kinds)
 
 
 @pytest.mark.parametrize(

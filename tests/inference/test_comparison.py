@@ -61,11 +61,11 @@ def test_records_are_plain_and_go_to_pandas():
 
     assert [record["checkpoint"] for record in records] == [100, 2_000]
     json.dumps(records)
-    assert result.to_polars()["effect"].to_list() == [one.effect for one in result.effects]
+    assert result.to_polars()["effect"].to_list() == [effect.effect for effect in result.effects]
     frame = result.to_pandas()
     assert isinstance(frame, pd.DataFrame)
     assert list(frame.columns) == list(sl.Effect._fields)
-    assert frame.effect.tolist() == [one.effect for one in result.effects]
+    assert frame.effect.tolist() == [effect.effect for effect in result.effects]
 
 
 @pytest.mark.slow
@@ -98,14 +98,14 @@ def test_the_page_is_self_contained_and_escapes_names(tmp_path):
 def test_policies_on_their_own_and_who_may_be_best():
     result = sl.compare(comparison().runs, best=True)
 
-    last = {one.policy: one for one in result.policies if one.checkpoint == 2_000}
+    last = {policy.policy: policy for policy in result.policies if policy.checkpoint == 2_000}
     assert set(last) == {"steady", "eager"}
     assert sum(last["steady"].pulls) == pytest.approx(2_000)
     assert last["steady"].best_arm_share == pytest.approx(last["steady"].pulls[0] / 2_000)
     gaps = (0.0, 0.2, 0.4, 0.6, 0.8)
     regret = sum(gap * pulls for gap, pulls in zip(gaps, last["steady"].pulls, strict=True))
     assert last["steady"].regret == pytest.approx(regret)
-    assert [one.policy for one in result.standings if one.may_be_best] == ["steady"]
+    assert [standing.policy for standing in result.standings if standing.may_be_best] == ["steady"]
     assert "May be the best of all by mean reward, at 95% (one-sided): steady." in result.verdict
 
 
@@ -174,8 +174,8 @@ def test_an_interim_t_interval_gives_a_caution():
     caution = sl.compare(live_like(runs, 11), interval="t").cautions[0]
     assert "11 of 12 planned" in caution
     assert "anytime" in caution
-    assert not any("planned" in one for one in sl.compare(live_like(runs, 11)).cautions)
-    assert not any("planned" in one for one in sl.compare(live_like(runs, 12)).cautions)
+    assert not any("planned" in caution for caution in sl.compare(live_like(runs, 11)).cautions)
+    assert not any("planned" in caution for caution in sl.compare(live_like(runs, 12)).cautions)
 
 
 @pytest.mark.parametrize("complete", [0, 1])
@@ -234,9 +234,9 @@ def test_the_table_and_the_figure_say_what_the_intervals_hold_for(
 
 def test_variance_ratios_are_printed_with_their_interval():
     result = comparison()
-    for one in result.effects:
-        assert times(one.variance_ratio, one.ratio_low, one.ratio_high) in str(result)
-        assert one.ratio_low < one.variance_ratio < one.ratio_high
+    for effect in result.effects:
+        assert times(effect.variance_ratio, effect.ratio_low, effect.ratio_high) in str(result)
+        assert effect.ratio_low < effect.variance_ratio < effect.ratio_high
     assert " less (" in str(result)
 
 

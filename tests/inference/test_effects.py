@@ -63,7 +63,10 @@ def test_pairs_are_with_the_control_or_all_each_once():
     runs = runs_of([[1, 2, 3], [2, 2, 5]])
 
     with_control = sl.compare(runs, control="p1").effects
-    assert [(one.policy, one.control) for one in with_control] == [("p0", "p1"), ("p2", "p1")]
+    assert [(effect.policy, effect.control) for effect in with_control] == [
+        ("p0", "p1"),
+        ("p2", "p1"),
+    ]
 
     every = sl.compare(runs, pairs="all").effects
     assert [(e.policy, e.control) for e in every] == [("p1", "p0"), ("p2", "p0"), ("p2", "p1")]
@@ -80,16 +83,21 @@ def test_a_difference_that_has_not_varied_has_no_interval_and_no_p_value(interva
     assert math.isinf(same.variance_ratio)
 
     shifted = sl.compare(runs_of([[1, 1.1], [2, 2.1]] * 10), interval=interval)
-    one = shifted.effects[0]
-    assert (one.low, one.high, one.p_value, one.p_adjusted) == (-math.inf, math.inf, 1, 1)
+    effect = shifted.effects[0]
+    assert (effect.low, effect.high, effect.p_value, effect.p_adjusted) == (
+        -math.inf,
+        math.inf,
+        1,
+        1,
+    )
     assert "no interval can be given" in shifted.verdict
 
     policies = {"p0": sl.Uniform(), "p1": sl.UCB1()}
     other = runs_of([[1, 1], [2, 2]] * 10)
     other = dataclasses.replace(other, experiment=other.experiment.replace(policies=policies))
     equal = sl.compare(other, interval=interval)
-    one = equal.effects[0]
-    assert (one.effect, one.low, one.high, one.p_value) == (0, -math.inf, math.inf, 1)
+    effect = equal.effects[0]
+    assert (effect.effect, effect.low, effect.high, effect.p_value) == (0, -math.inf, math.inf, 1)
     assert "p1 and p0 earned exactly the same over 10 periods in each of 20" in equal.verdict
     assert "the same policy" not in equal.verdict
 
@@ -241,11 +249,11 @@ def test_every_field_of_an_effect_follows_from_its_definition(design, monkeypatc
     runs, level = made_up_runs(design=design), 0.9
     found = sl.compare(runs, pairs="all", level=level).effects
     pairs = [("b", "a"), ("c", "a"), ("c", "b")]
-    assert [one[:3] for one in found] == [(*pair, at) for pair in pairs for at in (10, 40)]
-    for one in found:
-        index = (10, 40).index(one.checkpoint)
+    assert [effect[:3] for effect in found] == [(*pair, at) for pair in pairs for at in (10, 40)]
+    for effect in found:
+        index = (10, 40).index(effect.checkpoint)
         sides = {pair: [MADE_UP[:, "abc".index(name), index] for name in pair] for pair in pairs}
-        pair = one[:2]
+        pair = effect[:2]
         first, second = sides[pair]
         if design == "replay":
             alone = stats.ttest_rel(first, second)
@@ -269,7 +277,7 @@ def test_every_field_of_an_effect_follows_from_its_definition(design, monkeypatc
             "control_reward": second.mean(),
             "replications": 20,
             "interactions": runs.interactions[:, index].mean(),
-            "naive_interactions": 3 * one.checkpoint,
+            "naive_interactions": 3 * effect.checkpoint,
             "variance_ratio": ratio[0],
             "ratio_low": ratio[1],
             "ratio_high": ratio[2],
@@ -277,9 +285,11 @@ def test_every_field_of_an_effect_follows_from_its_definition(design, monkeypatc
             "plain_effect": first.mean() - second.mean(),
             "plain_sd": math.sqrt(variance),
         }
-        assert one[:3] == (*pair, one.checkpoint)
-        assert {name: getattr(one, name) for name in expected} == pytest.approx(expected, rel=1e-9)
-        assert len(expected) + 3 == len(one)
+        assert effect[:3] == (*pair, effect.checkpoint)
+        assert {name: getattr(effect, name) for name in expected} == pytest.approx(
+            expected, rel=1e-9
+        )
+        assert len(expected) + 3 == len(effect)
 
 
 FAMILY_SIZES = {"pairs": 3, "checkpoints": 2, "both": 6, "none": 1, None: 3}
@@ -302,32 +312,32 @@ def test_simultaneous_intervals_share_the_level_within_their_family(family, monk
     runs, size = made_up_runs(), FAMILY_SIZES[family]
     arguments = {"pairs": "all", "level": 0.9}
     differences = {
-        one[:3]: MADE_UP[:, "abc".index(one.policy), index]
-        - MADE_UP[:, "abc".index(one.control), index]
-        for one in sl.compare(runs, **arguments).effects
-        for index in [(10, 40).index(one.checkpoint)]
+        effect[:3]: MADE_UP[:, "abc".index(effect.policy), index]
+        - MADE_UP[:, "abc".index(effect.control), index]
+        for effect in sl.compare(runs, **arguments).effects
+        for index in [(10, 40).index(effect.checkpoint)]
     }
     for name, method in BONFERRONI.items():
-        for one in sl.compare(runs, interval=name, simultaneous=family, **arguments).effects:
-            values = differences[one[:3]]
+        for effect in sl.compare(runs, interval=name, simultaneous=family, **arguments).effects:
+            values = differences[effect[:3]]
             narrow = method(values, 1 - 0.1 / size)
-            assert (one.low, one.high) == pytest.approx(narrow[:2], rel=1e-12)
-            assert one.p_adjusted == pytest.approx(min(1, size * narrow.p_value), rel=1e-12)
-            assert one.p_value == pytest.approx(narrow.p_value, rel=1e-12)
-            assert one.effect == (np.median if name == "median" else np.mean)(values)
-    for one in sl.compare(runs, simultaneous=family, **arguments).effects:
+            assert (effect.low, effect.high) == pytest.approx(narrow[:2], rel=1e-12)
+            assert effect.p_adjusted == pytest.approx(min(1, size * narrow.p_value), rel=1e-12)
+            assert effect.p_value == pytest.approx(narrow.p_value, rel=1e-12)
+            assert effect.effect == (np.median if name == "median" else np.mean)(values)
+    for effect in sl.compare(runs, simultaneous=family, **arguments).effects:
         part = {
             "checkpoints": slice(0, 2), "both": slice(0, 0), "none": slice(0, 3),
         }.get(family, slice(2, 3))  # fmt: skip
-        members = [values for key, values in differences.items() if key[part] == one[:3][part]]
-        values = differences[one[:3]]
+        members = [values for key, values in differences.items() if key[part] == effect[:3][part]]
+        values = differences[effect[:3]]
         low, high, p_adjusted = max_t_literally(members, values, 0.9)
         if family == "none":
-            (low, high), p_adjusted = t_interval(values, 0.9)[:2], one.p_value
+            (low, high), p_adjusted = t_interval(values, 0.9)[:2], effect.p_value
         assert len(members) == size
-        assert (one.low, one.high) == pytest.approx((low, high), rel=1e-9)
-        assert one.p_adjusted == pytest.approx(p_adjusted, rel=1e-9)
-        assert one.p_value == pytest.approx(stats.ttest_1samp(values, 0).pvalue, rel=1e-9)
+        assert (effect.low, effect.high) == pytest.approx((low, high), rel=1e-9)
+        assert effect.p_adjusted == pytest.approx(p_adjusted, rel=1e-9)
+        assert effect.p_value == pytest.approx(stats.ttest_1samp(values, 0).pvalue, rel=1e-9)
 
 
 @pytest.mark.slow
@@ -336,8 +346,8 @@ def test_simultaneous_intervals_share_the_level_within_their_family(family, monk
 def test_an_adjusted_p_value_is_never_below_that_of_the_pair_alone(interval, level):
     for scale in (0.01, 1.0, 100.0):
         runs = made_up_runs(MADE_UP + scale * np.array([0.0, 1.0, 2.0])[:, None])
-        for one in sl.compare(runs, interval=interval, level=level, pairs="all").effects:
-            assert one.p_value <= one.p_adjusted <= 1
+        for effect in sl.compare(runs, interval=interval, level=level, pairs="all").effects:
+            assert effect.p_value <= effect.p_adjusted <= 1
 
 
 @pytest.mark.slow
@@ -353,13 +363,13 @@ def test_the_p_value_and_the_interval_are_of_one_family(interval, design, family
         rewards = rng.normal(size=(25, 3, 2)) + 0.5 * np.arange(3)[:, None]
         runs = made_up_runs(rewards, design=design)
         result = sl.compare(runs, pairs="all", interval=interval, simultaneous=family)
-        for one in result.effects:
-            out = not one.low <= 0 <= one.high
-            assert (one.p_adjusted <= 1 - one.level) == out
-            assert one.p_value <= one.p_adjusted
-            if one.checkpoint == 40:
+        for effect in result.effects:
+            out = not effect.low <= 0 <= effect.high
+            assert (effect.p_adjusted <= 1 - effect.level) == out
+            assert effect.p_value <= effect.p_adjusted
+            if effect.checkpoint == 40:
                 decided.append(out)
-                assert (f"{one.policy} earned" in result.verdict) >= out
+                assert (f"{effect.policy} earned" in result.verdict) >= out
     assert 0 < sum(decided) < len(decided)
 
 
@@ -380,11 +390,11 @@ def test_against_the_best_the_family_is_that_of_all_pairs(monkeypatch):
                 values = columns[pairs.index(one[:2])]
                 expected = max_t_literally(columns, values, 0.9)
                 assert (one.low, one.high, one.p_adjusted) == pytest.approx(expected, rel=1e-9)
-    for one in sl.compare(made_up_runs(), pairs="best", level=0.9, interval="anytime").effects:
-        index = (10, 40).index(one.checkpoint)
-        first, second = (MADE_UP[:, "abc".index(name), index] for name in one[:2])
+    for effect in sl.compare(made_up_runs(), pairs="best", level=0.9, interval="anytime").effects:
+        index = (10, 40).index(effect.checkpoint)
+        first, second = (MADE_UP[:, "abc".index(name), index] for name in effect[:2])
         alone = anytime_interval(first - second, 1 - 0.1 / 3)
-        assert (one.low, one.high) == pytest.approx(alone[:2], rel=1e-12)
+        assert (effect.low, effect.high) == pytest.approx(alone[:2], rel=1e-12)
 
 
 def test_the_variance_ratio_without_enough_variation():
@@ -408,7 +418,9 @@ def test_the_best_policy_is_that_of_the_last_checkpoint():
     rewards = MADE_UP.copy()
     rewards[:, 0, 0] += 1_000
     rewards[:, 1, 1] += 1_000
-    assert {one.control for one in sl.compare(made_up_runs(rewards), pairs="best").effects} == {"b"}
+    assert {
+        effect.control for effect in sl.compare(made_up_runs(rewards), pairs="best").effects
+    } == {"b"}
     rewards[7, 2, 0] = math.inf
     with pytest.raises(
         sl.Invalid, match="rewards must be finite; replication 7 has one that is not"
@@ -418,7 +430,7 @@ def test_the_best_policy_is_that_of_the_last_checkpoint():
 
 def test_variances_without_each_value_are_those_of_the_others():
     values = np.random.default_rng(3).exponential(size=9)
-    others = [np.delete(values, place).var(ddof=1) for place in range(values.size)]
+    others = [np.delete(values, index).var(ddof=1) for index in range(values.size)]
     assert moments(values).without_each == pytest.approx(others)
 
 

@@ -85,10 +85,16 @@ def test_equal_policies_on_the_same_luck_are_exactly_equal_and_cost_one(policy, 
     """Deterministic ones under every design that shares rewards; randomised ones if it shares noise too."""
     runs = played({"a": policy, "b": policy}, THREE, design=design, checkpoints=[7, 50])
 
-    for one in sl.compare(runs).effects:
-        assert (one.effect, one.low, one.high, one.sd, one.p_value) == (0, 0, 0, 0, 1)
-        assert one.interactions == one.checkpoint
-        assert one.naive_interactions == 2 * one.checkpoint
+    for effect in sl.compare(runs).effects:
+        assert (effect.effect, effect.low, effect.high, effect.sd, effect.p_value) == (
+            0,
+            0,
+            0,
+            0,
+            1,
+        )
+        assert effect.interactions == effect.checkpoint
+        assert effect.naive_interactions == 2 * effect.checkpoint
     assert (runs.replayed == runs.checkpoints).all()
 
 
@@ -96,10 +102,10 @@ ARMS = {f"arm {arm}": sl.Always(arm) for arm in range(3)}
 HORIZONS = [10, 25, 50]
 
 
-def truth(one):
+def truth(effect):
     """The true effect of playing one arm instead of another."""
     means = {f"arm {arm}": mean for arm, mean in enumerate(NEAR.means)}
-    return (means[one.policy] - means[one.control]) * one.checkpoint
+    return (means[effect.policy] - means[effect.control]) * effect.checkpoint
 
 
 def families_missed(result, family):
@@ -110,9 +116,9 @@ def families_missed(result, family):
         "checkpoints": lambda e: e[:2],
     }
     missed = {}
-    for one in result.effects:
-        key = label[family](one)
-        missed[key] = missed.get(key, False) or not one.low <= truth(one) <= one.high
+    for effect in result.effects:
+        key = label[family](effect)
+        missed[key] = missed.get(key, False) or not effect.low <= truth(effect) <= effect.high
     return list(missed.values())
 
 
@@ -129,16 +135,16 @@ def test_simultaneous_intervals_hold_together(family, interval, monkeypatch):
     runs = played(ARMS, NEAR, checkpoints=HORIZONS, replications=5_000)
     together = apart = 0
     for start in range(0, 5_000, 20):
-        some = rows_of(runs, slice(start, start + 20))
+        sample = rows_of(runs, slice(start, start + 20))
         arguments = {"pairs": "all", "interval": interval, "level": 0.9}
-        wide = sl.compare(some, simultaneous=family, **arguments)
+        wide = sl.compare(sample, simultaneous=family, **arguments)
         together += families_missed(wide, family)[0]
         if interval == "t":
-            narrow = sl.compare(some, simultaneous="none", **arguments)
+            narrow = sl.compare(sample, simultaneous="none", **arguments)
             apart += families_missed(narrow, family)[0]
-            for one, other in zip(wide.effects, narrow.effects, strict=True):
-                assert one.high - one.low >= (other.high - other.low) * (1 - 1e-12)
-                assert one.effect == other.effect
+            for effect, other in zip(wide.effects, narrow.effects, strict=True):
+                assert effect.high - effect.low >= (other.high - other.low) * (1 - 1e-12)
+                assert effect.effect == other.effect
     assert_at_most(together, 250, 0.1)
     if interval == "t" and family == "both":
         assert_more_than(apart, 250, 0.1)
@@ -160,16 +166,16 @@ def test_wider_families_have_wider_intervals_around_the_same_effect(interval):
         family: sl.compare(runs, simultaneous=family, **arguments).effects
         for family in ("pairs", "checkpoints", "both")
     }
-    for index, one in enumerate(single):
+    for index, effect in enumerate(single):
         width = {name: found[index].high - found[index].low for name, found in families.items()}
-        assert less(one.high - one.low, min(width["pairs"], width["checkpoints"]))
+        assert less(effect.high - effect.low, min(width["pairs"], width["checkpoints"]))
         assert less(max(width["pairs"], width["checkpoints"]), width["both"])
         for found in families.values():
-            assert found[index].effect == one.effect
-            assert one.p_value == one.p_adjusted
+            assert found[index].effect == effect.effect
+            assert effect.p_value == effect.p_adjusted
             assert found[index].p_adjusted >= found[index].p_value
             if interval != "anytime":  # whose p-values are those of the family's level
-                assert math.isclose(found[index].p_value, one.p_value, rel_tol=1e-12)
+                assert math.isclose(found[index].p_value, effect.p_value, rel_tol=1e-12)
 
 
 def findings_of_equal_policies(runs, size, experiments, **arguments):
@@ -177,8 +183,8 @@ def findings_of_equal_policies(runs, size, experiments, **arguments):
     hits = 0
     for start in range(0, size * experiments, size):
         result = sl.compare(rows_of(runs, slice(start, start + size)), **arguments)
-        claimed = any(not one.low <= 0 <= one.high for one in result.effects)
-        assert claimed == any(one.p_adjusted <= 1 - one.level for one in result.effects)
+        claimed = any(not effect.low <= 0 <= effect.high for effect in result.effects)
+        assert claimed == any(effect.p_adjusted <= 1 - effect.level for effect in result.effects)
         assert claimed == (" than " in result.verdict)
         hits += claimed
     return hits
@@ -237,7 +243,7 @@ def test_equal_policies_differ_at_no_checkpoint_if_these_are_simultaneous(monkey
     for start in range(0, 2_000, 20):
         for family in hits:
             result = sl.compare(rows_of(runs, slice(start, start + 20)), simultaneous=family)
-            hits[family] += any(one.p_adjusted <= 0.05 for one in result.effects)
+            hits[family] += any(effect.p_adjusted <= 0.05 for effect in result.effects)
     assert_at_most(hits["checkpoints"], 100, 0.05)
     assert_more_than(hits["pairs"], 100, 0.1)
 
@@ -248,12 +254,17 @@ def test_replications_that_tie_are_never_significant_by_their_ties():
     tied = 0
     for start in range(0, 900, 3):
         result = sl.compare(rows_of(runs, slice(start, start + 3)))
-        one = result.effects[0]
-        assert one.p_value > 0
-        assert one.low < one.high
-        if one.sd == 0:
+        effect = result.effects[0]
+        assert effect.p_value > 0
+        assert effect.low < effect.high
+        if effect.sd == 0:
             tied += 1
-            assert (one.low, one.high, one.p_value, one.p_adjusted) == (-np.inf, np.inf, 1, 1)
+            assert (effect.low, effect.high, effect.p_value, effect.p_adjusted) == (
+                -np.inf,
+                np.inf,
+                1,
+                1,
+            )
             assert "in each of 3 replications: no interval can be given" in result.verdict
     assert 20 < tied < 120
 
@@ -271,16 +282,18 @@ def test_naive_is_compared_as_two_samples_and_shared_rewards_within_replications
     for design, environment, within in cases_:
         runs = played(policies, environment, design=design)
         control, other = runs.rewards[:, 0, 0], runs.rewards[:, 1, 0]
-        one = sl.compare(runs, level=0.9).effects[0]
+        effect = sl.compare(runs, level=0.9).effects[0]
 
         test = (
             stats.ttest_rel(other, control)
             if within
             else stats.ttest_ind(other, control, equal_var=False)
         )
-        assert (one.low, one.high) == pytest.approx(tuple(test.confidence_interval(0.9)), rel=1e-10)
-        assert one.p_value == pytest.approx(test.pvalue, rel=1e-9)
-        assert (one.variance_ratio == 1) == (not within)
+        assert (effect.low, effect.high) == pytest.approx(
+            tuple(test.confidence_interval(0.9)), rel=1e-10
+        )
+        assert effect.p_value == pytest.approx(test.pvalue, rel=1e-9)
+        assert (effect.variance_ratio == 1) == (not within)
 
 
 def test_pairing_a_prior_under_naive_is_worth_it():
@@ -314,9 +327,9 @@ def test_the_interval_of_the_variance_ratio_covers_that_of_a_large_run(name):
         assert ratio.low < ratio.value < ratio.high
 
     assert_at_most(missed, 400, 0.1)
-    one = sl.compare(runs).effects[0]
-    assert one.variance_ratio == pytest.approx(whole, rel=1e-3)
-    assert one.naive_replications == int(np.ceil(20_000 * one.variance_ratio))
+    effect = sl.compare(runs).effects[0]
+    assert effect.variance_ratio == pytest.approx(whole, rel=1e-3)
+    assert effect.naive_replications == int(np.ceil(20_000 * effect.variance_ratio))
 
 
 @pytest.mark.slow
@@ -374,13 +387,13 @@ def test_shared_noise_leaves_every_policys_own_law_as_it_is():
     looks = 2 * len(FAMILY) * 2
     for column, name in enumerate(FAMILY):
         for index in range(2):
-            for one, other in (
+            for effect, other in (
                 (plain.rewards[:, column, index], shared.rewards[:, column, index]),
                 (plain.pulls[:, column, index, 0], shared.pulls[:, column, index, 0]),
             ):
-                p_value = stats.ks_2samp(one, other).pvalue
+                p_value = stats.ks_2samp(effect, other).pvalue
                 assert p_value > budget.ALARM / looks, f"{name}: p = {p_value:.1e}"
-                budget.assert_same_law(one, other, looks)
+                budget.assert_same_law(effect, other, looks)
 
 
 RELATIVES = {

@@ -29,7 +29,7 @@ def test_the_answer_is_short_and_names_the_best(by_regret):
 
 
 def test_table_board_and_figure_have_the_lowest_regret_first(by_regret):
-    effects = {one.policy: one.effect for one in by_regret.effects}
+    effects = {effect.policy: effect.effect for effect in by_regret.effects}
     order = sorted(effects, key=lambda name: effects[name])
 
     assert [row[0] for row in page_table(by_regret)[1]] == order

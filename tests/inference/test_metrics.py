@@ -81,11 +81,11 @@ def test_means_have_every_interval_of_a_mean_on_differences_within_replications(
     assert last.effect == pytest.approx(difference.mean())
     assert (last.low, last.high, last.p_value) == t_interval(difference, 0.95)
     assert last.reward == runs.rewards[:, 1, 1].mean()  # a reward under every metric
-    for one, (column, index) in zip(alone.values, np.ndindex(2, 2), strict=True):
+    for row, (column, index) in zip(alone.values, np.ndindex(2, 2), strict=True):
         expected = t_interval(values[:, column, index], 0.95)
-        assert (one.policy, one.checkpoint) == (runs.policies[column], [20, 50][index])
-        assert (one.low, one.high) == (expected.low, expected.high)
-        assert one.value == values[:, column, index].mean()
+        assert (row.policy, row.checkpoint) == (runs.policies[column], [20, 50][index])
+        assert (row.low, row.high) == (expected.low, expected.high)
+        assert row.value == values[:, column, index].mean()
     for interval in ("anytime", "median", "bootstrap"):
         assert sl.compare(runs, metric=name, interval=interval).last_effects[0].low < last.effect
     naive = played(design="naive", replications=20)
@@ -99,7 +99,7 @@ def test_the_best_policy_is_the_one_with_the_lowest_regret(runs):
     by_regret = sl.compare(runs, metric="regret", pairs="best", best=True)
 
     assert by_regret.effects[0].control == runs.policies[int(regret.argmin())]
-    assert [one.may_be_best for one in by_regret.standings] == [True, False]
+    assert [standing.may_be_best for standing in by_regret.standings] == [True, False]
     assert "May be the best of all by mean pseudo-regret" in by_regret.verdict
     assert by_regret.effects[-1].effect > 0
     assert "The pseudo-regret is" in by_regret.verdict
@@ -109,9 +109,9 @@ def test_the_best_policy_is_the_one_with_the_lowest_regret(runs):
 def test_a_quantile_and_the_worst_tenth_are_those_of_the_sorted_rewards(runs):
     ordered = np.sort(runs.rewards[:, 0, 1])
 
-    quantile = {one.policy: one for one in sl.compare(runs, metric="quantile(0.1)").values[1::2]}
+    quantile = {row.policy: row for row in sl.compare(runs, metric="quantile(0.1)").values[1::2]}
     assert quantile["bold"].value == ordered[11]  # of 120: at least a tenth do not exceed it
-    worst = {one.policy: one for one in sl.compare(runs, metric="worst_tenth").values[1::2]}
+    worst = {row.policy: row for row in sl.compare(runs, metric="worst_tenth").values[1::2]}
     assert worst["bold"].value == pytest.approx(ordered[:12].mean())
     effect = sl.compare(runs, metric="worst_tenth").last_effects[0]
     others = np.sort(runs.rewards[:, 1, 1])
@@ -140,8 +140,8 @@ def test_intervals_of_a_difference_of_quantiles_are_nested_and_agree_with_the_p_
     }
     for narrow, wide in zip(list(found.values())[:-1], list(found.values())[1:], strict=True):
         assert wide.low <= narrow.low <= narrow.high <= wide.high
-    for level, one in found.items():
-        assert (one.p_value <= 1 - level) == (not one.low <= 0 <= one.high)
+    for level, effect in found.items():
+        assert (effect.p_value <= 1 - level) == (not effect.low <= 0 <= effect.high)
     independent = quantile_difference(values, others, 0.25, 0.95, paired=False)
     assert independent.high - independent.low > 1.5 * (found[0.95].high - found[0.95].low)
 
@@ -210,7 +210,9 @@ def test_a_quantile_without_enough_replications_has_no_bounds_and_says_so(runs):
     result = sl.compare(runs.part(0, 20), metric="quantile(0.1)")
 
     assert result.last_effects[0].low == -math.inf
-    assert any("Too few replications for the 10% quantile" in one for one in result.cautions)
+    assert any(
+        "Too few replications for the 10% quantile" in caution for caution in result.cautions
+    )
 
 
 @pytest.mark.slow
@@ -248,7 +250,7 @@ def test_the_command_line_takes_a_metric(capsys, tmp_path):
     expected = sl.compare(played().at([50]), metric="regret")
     assert record["metric"] == "regret"
     assert record["effects"] == json.loads(json.dumps(expected.to_dicts()))
-    assert [one["value"] for one in record["values"]] == [one.value for one in expected.values]
+    assert [row["value"] for row in record["values"]] == [row.value for row in expected.values]
     assert cli.run([*words, "--metric", "regrets"]) == 2
     assert "did you mean 'regret'?" in capsys.readouterr().err
     assert cli.run([*words, "--json"]) == 0

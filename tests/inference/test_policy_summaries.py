@@ -57,10 +57,10 @@ def test_a_summary_is_the_direct_sum_over_replications_with_each_its_own_means(e
     """Reward, spread, pulls, regret and share of the best arm, by loops; also for runs that start later."""
     experiment = played(environment, replications=40).experiment
     runs = sl.simulate(experiment, environment, checkpoints=[20, 80], replications=range(15, 40))
-    found = {(one.policy, one.checkpoint): one for one in summarise(runs)}
+    found = {(summary.policy, summary.checkpoint): summary for summary in summarise(runs)}
 
     assert list(found) == [(name, end) for name in POLICIES for end in (20, 80)]
-    for (name, end), one in found.items():
+    for (name, end), summary in found.items():
         column, index = list(POLICIES).index(name), [20, 80].index(end)
         regret, best, pulls = [], [], []
         for row in range(25):
@@ -72,27 +72,27 @@ def test_a_summary_is_the_direct_sum_over_replications_with_each_its_own_means(e
             best.append(counts[means.index(max(means))] / end)
             pulls.append(counts)
         earned = runs.rewards[:, column, index]
-        assert one.reward == pytest.approx(float(np.mean(earned)))
-        assert one.sd == pytest.approx(float(np.std(earned, ddof=1)))
-        assert one.pulls == pytest.approx(tuple(np.mean(pulls, axis=0)))
-        assert one.regret == pytest.approx(np.mean(regret), abs=1e-9)
-        assert one.best_arm_share == pytest.approx(np.mean(best))
-        assert sum(one.pulls) == pytest.approx(end)
+        assert summary.reward == pytest.approx(float(np.mean(earned)))
+        assert summary.sd == pytest.approx(float(np.std(earned, ddof=1)))
+        assert summary.pulls == pytest.approx(tuple(np.mean(pulls, axis=0)))
+        assert summary.regret == pytest.approx(np.mean(regret), abs=1e-9)
+        assert summary.best_arm_share == pytest.approx(np.mean(best))
+        assert sum(summary.pulls) == pytest.approx(end)
 
 
 def test_known_policies_have_known_regret():
     arms = {f"arm {arm}": sl.Always(arm) for arm in range(3)}
     runs = played(sl.Bernoulli((0.6, 0.1, 0.5)), arms, checkpoints=[80])
 
-    assert [one.regret for one in summarise(runs)] == pytest.approx([0.0, 40.0, 8.0])
-    assert [one.best_arm_share for one in summarise(runs)] == [1.0, 0.0, 0.0]
+    assert [summary.regret for summary in summarise(runs)] == pytest.approx([0.0, 40.0, 8.0])
+    assert [summary.best_arm_share for summary in summarise(runs)] == [1.0, 0.0, 0.0]
 
 
 def test_real_traffic_has_no_regret_to_tell_and_one_replication_no_spread():
     real = dataclasses.replace(played(ENVIRONMENTS[0]), environment=None)
-    for one in summarise(real):
-        assert one.regret is one.best_arm_share is None
-        assert one.sd > 0
+    for summary in summarise(real):
+        assert summary.regret is summary.best_arm_share is None
+        assert summary.sd > 0
     single = sl.simulate(real.experiment, ENVIRONMENTS[0], replications=range(1))
     assert math.isnan(summarise(single)[0].sd)
 
@@ -104,7 +104,7 @@ def test_a_comparison_has_the_summaries_and_standings_only_if_requested():
     assert sl.compare(runs).standings == ()
     comparison = sl.compare(runs, best=True, level=0.8)
     assert comparison.standings == standings(runs, Request(level=0.8, interval="t"))
-    assert {one.checkpoint for one in comparison.standings} == {80}
+    assert {standing.checkpoint for standing in comparison.standings} == {80}
 
 
 def one_sided_literally(columns, level):
@@ -156,13 +156,13 @@ def test_standings_are_the_literal_comparison_with_the_best(policies, level, mon
 
     found = standings(made_up(table), Request(level=level, interval="t"))
 
-    for index, (one, expected) in enumerate(
+    for index, (standing, expected) in enumerate(
         zip(found, standings_literally(table, level), strict=True)
     ):
-        assert (one.low, one.high) == pytest.approx(expected[:2], abs=1e-10)
-        assert one.may_be_best == expected[2]
-        assert one.low <= 0 <= one.high
-        assert one.policy == f"p{index}"
+        assert (standing.low, standing.high) == pytest.approx(expected[:2], abs=1e-10)
+        assert standing.may_be_best == expected[2]
+        assert standing.low <= 0 <= standing.high
+        assert standing.policy == f"p{index}"
 
 
 def test_standings_of_two_are_one_sided():
@@ -188,7 +188,7 @@ def test_the_leader_may_be_the_best_and_nothing_rules_out_what_never_varied(inte
         found = standings(made_up(table), Request(level=0.9, interval=interval))
         assert found[int(table.mean(axis=0).argmax())].may_be_best
     fixed = standings(made_up([[0.1, 0.1, 0]] * 10), Request(level=0.9, interval=interval))
-    assert [(one.may_be_best, one.low, one.high) for one in fixed] == [
+    assert [(standing.may_be_best, standing.low, standing.high) for standing in fixed] == [
         (True, -math.inf, math.inf)
     ] * 3
 
@@ -198,16 +198,16 @@ def test_standings_of_a_higher_level_rule_out_no_more():
     runs = made_up(rng.normal(np.arange(6) / 4, 1, (15, 6)))
     loose, strict = (
         {
-            one.policy
-            for one in standings(runs, Request(level=level, interval="t"))
-            if one.may_be_best
+            standing.policy
+            for standing in standings(runs, Request(level=level, interval="t"))
+            if standing.may_be_best
         }
         for level in (0.5, 0.99)
     )
     anytime = {
-        one.policy
-        for one in standings(runs, Request(level=0.5, interval="anytime"))
-        if one.may_be_best
+        standing.policy
+        for standing in standings(runs, Request(level=0.5, interval="anytime"))
+        if standing.may_be_best
     }
     assert loose <= strict
     assert loose <= anytime

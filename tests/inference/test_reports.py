@@ -68,19 +68,19 @@ def test_what_is_not_decided_is_not_coloured_as_decided():
 
 def test_many_policies_have_a_leader_board():
     result = sl.compare(sl.simulate(THREE, BERNOULLI), pairs="best", best=True)
-    assert [one.policy for one in result.standings if one.may_be_best] == ["steady"]
+    assert [standing.policy for standing in result.standings if standing.may_be_best] == ["steady"]
     page = result.to_html()
     assert "steady is the best of 3 policies." in text_of(page)
     assert "2 of 3 ruled out at 95%" in text_of(page)
     assert "<i>" not in page
     ranked = re.findall(r'class="l name">([^< ]*)', page)
-    rewards = {one.policy: one.reward for one in result.policies}
+    rewards = {policy.policy: policy.reward for policy in result.policies}
     assert [unescape(name) for name in ranked] == sorted(rewards, key=rewards.get, reverse=True)
 
 
 def test_many_policies_against_the_control_are_counted():
     result = sl.compare(sl.simulate(THREE, BERNOULLI), control="ucb1(alpha=5)")
-    effects = {one.policy: one for one in result.effects}
+    effects = {effect.policy: effect for effect in result.effects}
     assert effects["steady"].low > 0 > effects["<i>greedy"].high
     text = text_of(result.to_html())
     first = "steady earned most; 1 of 2 policies earned more than ucb1(alpha=5), 1 earned less."

@@ -63,9 +63,9 @@ def test_a_plan_and_a_race_have_the_caution_of_the_comparison():
     race = sl.race(policies, REVENUE, tolerance=5_000.0, horizon=200, failures=1.0, seed=SEED)
     for pilot in (REVENUE, runs):
         plan = sl.plan(experiment, pilot, effect=2_000.0, power=0.9, pilot=30)
-        assert [one for one in plan.cautions if "standard deviation of the rewards" in one] == [
-            caution
-        ]
+        assert [
+            caution for caution in plan.cautions if "standard deviation of the rewards" in caution
+        ] == [caution]
         assert str(caution) in plan.verdict
     assert caution in race.cautions
     assert race.scale == scale_mismatch(runs)
@@ -78,7 +78,7 @@ def test_a_plan_and_a_race_whose_scale_fits_have_no_caution_of_it():
     race = sl.race(policies, environment, tolerance=50.0, horizon=200, failures=1.0, seed=SEED)
     plan = sl.plan(experiment, environment, effect=5.0, power=0.9, pilot=30)
     assert race.scale is None
-    assert not any("standard deviation of the rewards" in one for one in plan.cautions)
+    assert not any("standard deviation of the rewards" in caution for caution in plan.cautions)
 
 
 def test_a_scale_that_is_too_small_names_each_parameter_and_its_value():
@@ -132,7 +132,9 @@ def test_live_rewards_0_and_1_whose_means_drift_fit():
 
 def test_a_comparison_has_one_sentence_for_all():
     result = sl.compare(runs_of("gaussian(1, 2, sd=10)"))
-    about = [one for one in result.cautions if "standard deviation of the rewards" in one]
+    about = [
+        caution for caution in result.cautions if "standard deviation of the rewards" in caution
+    ]
     assert len(about) == 1
     assert about[0] in str(result).replace("\n", " ")
 

@@ -131,7 +131,8 @@ def test_45_independent_comparisons_keep_their_level_at_10_replications(monkeypa
     monkeypatch.setattr(simultaneous, "ROTATIONS", 2_000)
     samples = np.random.default_rng(10).normal(size=(1_000, 10, 45)) * 1.5 ** np.arange(45)
     missed = sum(
-        any(one.p_value <= 0.05 for one in simultaneous.max_t_intervals(x, 0.95)) for x in samples
+        any(interval.p_value <= 0.05 for interval in simultaneous.max_t_intervals(x, 0.95))
+        for x in samples
     )
     assert stats.binom.sf(missed - 1, 1_000, 0.05) > budget.ALARM
     assert missed > 15  # not merely wide

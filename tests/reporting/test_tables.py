@@ -68,10 +68,12 @@ def test_many_policies_in_a_narrow_terminal(many, monkeypatch):
     assert f"differences to {ranked[0].control} over 200 periods, the best" in " ".join(
         text.split()
     )
-    summary = {one.policy: one.reward for one in result.policies if one.checkpoint == 200}
+    summary = {
+        policy.policy: policy.reward for policy in result.policies if policy.checkpoint == 200
+    }
     best = max(summary, key=summary.get)
     assert f"Highest mean reward over 200 periods: {best}, {summary[best]:.1f}." in result.verdict
-    less = sum(one.high < 0 for one in result.last_effects)
+    less = sum(effect.high < 0 for effect in result.last_effects)
     assert less > 0
     assert f"{less} of 9 policies earned less than {best}, at 95%" in result.verdict
     assert len(result.verdict) < 1_000
@@ -81,7 +83,7 @@ def test_many_policies_are_drawn_in_order_and_one_colour(many):
     """At the last checkpoint; what all are compared with is named once."""
     (axes,) = sl.compare(many).plot().axes
     labels = [label.get_text() for label in axes.get_yticklabels()]
-    effects = {one.policy: one.effect for one in sl.compare(many.at([200])).effects}
+    effects = {effect.policy: effect.effect for effect in sl.compare(many.at([200])).effects}
 
     assert labels == sorted(effects, key=lambda name: -effects[name])
     assert "minus ucb 0" in axes.get_xlabel()

@@ -54,7 +54,7 @@ def test_while_it_runs_it_suggests_but_says_on_what_that_rests(live):
     twin = experiment.twin(**EFFORT)
 
     assert twin.source.replications == 1
-    assert "arms standing still" in twin.suggestion or "continue" in twin.suggestion
+    assert "rests wholly on stationary arms" in twin.suggestion or "continue" in twin.suggestion
     assert twin.suggestion in " ".join(str(twin).split())
     assert len(sl.compare(experiment.runs(), interval="twin").effects) == 1
 

@@ -14,17 +14,17 @@ SEED = int(os.environ.get("SAMELUCK_TEST_SEED", "1"))
 
 
 def z_bound(looks=1):
-    """How many standard errors away the largest of several normal numbers may lie."""
+    """Return the largest distance, in standard errors, that the largest of several normal numbers may have."""
     return float(stats.norm.isf(ALARM / looks / 2))
 
 
 def standard_error(sample):
-    """The standard error of a sample's mean."""
+    """Return the standard error of a sample's mean."""
     return float(np.std(sample, ddof=1) / np.sqrt(len(sample)))
 
 
 def assert_mean(sample, expected, looks=1):
-    """The sample's mean is the expected one."""
+    """Assert that the sample's mean is the expected mean."""
     z = (np.mean(sample) - expected) / standard_error(sample)
 
     assert abs(z) < z_bound(looks), f"mean {np.mean(sample)} instead of {expected}: z = {z:.1f}"
@@ -53,7 +53,7 @@ def assert_count(hits, trials, rate):
 
 
 def assert_law(sample, distribution_function, looks=1):
-    """The sample comes from a continuous law (Kolmogorov and Smirnov)."""
+    """Assert that the sample comes from a continuous distribution (Kolmogorov and Smirnov)."""
     p_value = stats.kstest(sample, distribution_function).pvalue
 
     assert p_value > ALARM / looks, f"not the law it should be: p = {p_value:.1e}"

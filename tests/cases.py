@@ -1,4 +1,4 @@
-"""What the tests draw from: every policy, environment and design, found by discovery, with sensible parameters."""
+"""Cases of the tests: every policy, environment and design, found by discovery, with sensible parameters."""
 
 from hypothesis import strategies as st
 
@@ -120,7 +120,7 @@ def environment_examples(arms):
 
 
 def ours(kinds):
-    """The classes that sameluck brings, without what other tests may have registered."""
+    """Return sameluck's own classes, without classes that other tests have registered."""
     return [kind for kind in kinds.values() if kind.__module__.startswith("sameluck.")]
 
 
@@ -130,7 +130,7 @@ def policy_examples(kind):
 
 
 def is_everywhere(policy):
-    """Whether a policy is run in every environment."""
+    """Return whether a policy is run in every environment."""
     if isinstance(policy, sl.Batched):
         return isinstance(policy.policy, IN_BATCHES_EVERYWHERE)
     return isinstance(policy, EVERYWHERE)
@@ -157,7 +157,7 @@ def environment_example(kind):
 
 
 def representative_environments(arms):
-    """The listed examples: a fixed bandit, values and a prior. Each pair with a policy is compiled."""
+    """Return the listed examples: a fixed bandit, values and a prior. Each pair with a policy is compiled."""
     return [one for many in environment_examples(arms).values() for one in many]
 
 
@@ -172,7 +172,7 @@ def all_environments(arms):
 
 
 def fits(policy, environment):
-    """Whether the environment pays rewards that the policy can take."""
+    """Return whether the environment pays rewards that the policy accepts."""
     return environment.binary or not getattr(policy, "needs_binary", False)
 
 

@@ -1,4 +1,4 @@
-"""The documentation is run, and compared with the code."""
+"""Run the documentation, and compare it with the code."""
 
 import ast
 import importlib.util
@@ -116,7 +116,7 @@ def test_the_guide_lists_every_environment(kind):
 
 
 def test_the_guide_says_what_a_body_may_use():
-    """The fields of a tally, the samplers, and from where periods and arms count."""
+    """It lists the fields of a tally, the samplers, and the first period and arm."""
     guide = (ROOT / "docs" / "guide.md").read_text()
     rows = "".join(re.findall(r"^\| `.*", guide, re.MULTILINE))
     samplers = set(randomness.__all__) - {"at", "again"}
@@ -179,7 +179,7 @@ def test_the_picture_of_other_packages_is_drawn_from_its_figures():
 
 
 def names_defined(path: Path) -> set[str]:
-    """Of a module its classes, functions and constants, and `Class.method`; of SQL its named statements."""
+    """Return a module's classes, functions, constants and `Class.method`; for SQL, its named statements."""
     if path.suffix == ".sql":
         return set(re.findall(r"^-- name: (\w+)$", path.read_text(), re.MULTILINE))
     names = set()

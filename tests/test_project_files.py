@@ -1,4 +1,4 @@
-"""The files that tools read: hooks, workflow, templates and citation are valid and agree with pyproject.toml."""
+"""Files that tools read (hooks, workflow, templates, citation) are valid and agree with pyproject.toml."""
 
 import ast
 import re
@@ -81,7 +81,7 @@ def test_every_development_requirement_is_pinned():
 
 
 def test_the_citation_is_complete():
-    """What CFF 1.2.0 requires, and the authors and the licence of pyproject.toml."""
+    """It has the fields that CFF 1.2.0 requires, and the authors and the licence of pyproject.toml."""
     citation = parsed("CITATION.cff")
     assert {"cff-version", "message", "title", "authors"} <= citation.keys()
     assert citation["cff-version"] == "1.2.0"

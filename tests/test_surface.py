@@ -1,4 +1,4 @@
-"""The public list, the exception tree, the layers and what an import costs."""
+"""Public names, exception tree, layers, and the cost of an import."""
 
 import ast
 import builtins
@@ -150,7 +150,7 @@ MODULES = {
 
 @cache
 def nodes(path):
-    """The syntax of a module."""
+    """Return the syntax nodes of a module."""
     return list(ast.walk(ast.parse(path.read_text())))
 
 

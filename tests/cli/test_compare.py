@@ -1,4 +1,4 @@
-"""The commands `compare`, `demo`, `policies` and `environments`: every option, every kind of wrong input."""
+"""Commands `compare`, `demo`, `policies` and `environments`: every option, every invalid input."""
 
 import contextlib
 import csv
@@ -163,7 +163,7 @@ def test_policies_and_environments_are_listed_with_text_forms_that_parse(capsys)
 
 @pytest.mark.slow
 def test_a_figure_changes_no_number(capsys, tmp_path):
-    """The curve behind a figure stays out of the results: same table, JSON and intervals."""
+    """Table, JSON and intervals do not change with the horizons of a figure."""
     words = [*COMPARE, "--horizon", "200", "--replications", "12", "--simultaneous", "both"]
     for form in ([], ["--json"]):
         _, plain, _ = run(capsys, *words, *form)

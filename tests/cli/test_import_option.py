@@ -1,4 +1,4 @@
-"""`--import`: policies and environments of one's own on the command line, from a file that is named."""
+"""`--import`: a user's policies and environments on the command line."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""The commands of `sameluck live`: every option, every kind of wrong input, also beside a running server."""
+"""Commands of `sameluck live`: every option, every invalid input, also beside a running server."""
 
 import json
 import os
@@ -53,14 +53,14 @@ def run(capsys, *words):
 
 
 def answer(capsys, *words):
-    """The JSON that a command prints."""
+    """Return the JSON that a command prints."""
     code, out, err = run(capsys, *words, "--json")
     assert (code, err) == (0, "")
     return json.loads(out)
 
 
 def answer_with_files(capsys, *words):
-    """The JSON that a command prints that also writes files."""
+    """Return the JSON of a command that also writes files."""
     code, out, err = run(capsys, *words, "--json")
     assert (code, err.startswith("wrote ")) == (0, True)
     return json.loads(out)
@@ -299,7 +299,7 @@ def test_results_are_those_of_the_python_surface(shop, url, tmp_path, capsys):
 
 @pytest.mark.slow
 def test_a_twin_needs_one_replication(url, tmp_path, capsys):
-    """As text, as JSON and in a report."""
+    """It is in the text, in JSON and in a report."""
     text = FILE.format(exposure="implicit").replace("replications = 3", "replications = 1")
     (tmp_path / "shop.toml").write_text(text)
     run(capsys, "start", "shop.toml")

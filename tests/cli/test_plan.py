@@ -1,4 +1,4 @@
-"""The commands `plan`, `race` and `designs`, and the options of `compare`."""
+"""Commands `plan`, `race` and `designs`, and the options of `compare`."""
 
 import json
 import time
@@ -30,7 +30,7 @@ def experiment(**changes):
 
 
 def as_json(records):
-    """What JSON makes of records: tuples are lists."""
+    """Return the records as JSON would hold them: tuples become lists."""
     return json.loads(json.dumps(records))
 
 
@@ -299,7 +299,7 @@ COMMANDS_WITH_FILES = [
 def test_a_file_that_cannot_be_written_is_refused_before_the_work(
     command, words, flag, name, capsys, tmp_path
 ):
-    """The requested work would take many minutes; the refusal comes at once."""
+    """The refusal comes at once, before minutes of work."""
     (tmp_path / name).mkdir()
     endings = [(tmp_path / "no" / name, "no folder"), (tmp_path / name, "it is a folder")]
     if flag == "--plot":
@@ -314,7 +314,7 @@ def test_a_file_that_cannot_be_written_is_refused_before_the_work(
 
 
 def without(words, *names):
-    """The words without some options and their values."""
+    """Return the words without these options and their values."""
     kept = list(words)
     for name in names:
         place = kept.index(name)

@@ -13,7 +13,7 @@ REPLICATIONS = 300
 
 
 class Report:
-    """The outcome of one run of `sameluck paper`."""
+    """Outcome of one run of `sameluck paper`."""
 
     def __init__(self, folder):
         self.folder = folder
@@ -44,7 +44,7 @@ def report(tmp_path_factory, request):
 
 
 def pytest_collection_modifyitems(items):
-    """The report takes several seconds to make."""
+    """Make the report once; it takes several seconds."""
     for item in items:
         if "report" in item.fixturenames:
             item.add_marker(pytest.mark.slow)

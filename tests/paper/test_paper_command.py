@@ -320,5 +320,5 @@ def test_the_documentation_page_is_the_one_the_command_writes(report):
 
 
 def masked(page):
-    """The page without its numbers."""
+    """Return the page without its numbers."""
     return re.sub(r"-?\d[\d,]*(\.\d+)?(e[+-]?\d+)?%?", "#", page).splitlines()

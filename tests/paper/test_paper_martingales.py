@@ -1,4 +1,4 @@
-"""The checks of the regret remark, the martingale and the covariances: what they measure, and that they can fail.
+"""Checks of the regret remark, the martingale and the covariances: their values, and that they can fail.
 
 Each random check raises a false alarm with probability at most 1e-6.
 """
@@ -20,7 +20,7 @@ PARTS = {part.name: part for part in theorems.CHAPTERS}
 
 
 def runs_of(part, replications=100):
-    """The part's own simulations."""
+    """Return the runs of the chapter's simulations."""
     settings = Settings(replications, SEED)
     return settings, {
         label: sl.simulate(one.experiment, one.environment, checkpoints=one.checkpoints)
@@ -29,7 +29,7 @@ def runs_of(part, replications=100):
 
 
 def test_the_regret_remark_is_checked_from_the_rewards():
-    """Rewards that are higher by 20 are a smaller regret, and example 2's equality no longer holds."""
+    """Rewards higher by 20 give a smaller regret, which breaks example 2's equality."""
     settings, runs = runs_of("regret")
     result = PARTS["regret"].analyse(settings, runs)
     assert result["passes"]
@@ -45,7 +45,7 @@ def test_the_regret_remark_is_checked_from_the_rewards():
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda one: one.name)
 def test_weighted_increments_are_those_of_the_stacks(example):
-    """The same sums in plain Python, from the users' rewards."""
+    """Plain Python computes equal sums from the users' rewards."""
     short = experiment(example, Settings(2, SEED), 20)
     low, high, chance = event = theorems.event(example)
     ends = np.full((2, 1, example.means.size), 20)
@@ -106,7 +106,7 @@ def test_the_limits_of_the_covariances():
 
 
 def test_exploration_alone_has_the_stated_variance():
-    """The limit C11/T of epsilon-greedy, at epsilon = 1 where every period explores: 20,000 replications of 20."""
+    """At epsilon = 1, every period explores, and C11/T of epsilon-greedy is its limit: 20,000 replications of 20."""
     uniform = EXAMPLE_3._replace(
         policies={**EXAMPLE_3.policies, "epsilon_greedy": sl.EpsilonGreedy(1.0)}
     )
@@ -133,7 +133,7 @@ def test_the_covariances_of_the_report_add_up(report):
 @pytest.mark.parametrize("name", ["C00", "C11", "C01", "Var(replay)", "Var(naive)"])
 def test_a_covariance_that_does_not_tend_to_its_limit_is_seen(name):
     def passes(example, factor):
-        """With curves that come near their limits, but for one that is off by a share of the naive limit."""
+        """All curves approach their limits but one, which is off by a share of the naive limit."""
         ends = variances.limits(example)
         off = {**dict.fromkeys(ends, 0.0), name: factor * ends["Var(naive)"]}
         rates = {

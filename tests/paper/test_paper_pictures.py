@@ -1,4 +1,4 @@
-"""The illustration, and the same figures for any replication."""
+"""Illustration of the paper, and its figures for any replication."""
 
 from collections import Counter
 

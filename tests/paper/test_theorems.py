@@ -1,4 +1,4 @@
-"""The paper's claims, each as a check with a budget: its tables, and what its theorems say of every design."""
+"""Claims of the paper, each a check with a budget: its tables, and its theorems for every design."""
 
 import numpy as np
 import pytest
@@ -43,7 +43,7 @@ def play(example, replications, horizon, design=REPLAY, stream=0, checkpoints=No
 
 
 def effect(runs, checkpoint=-1):
-    """The second policy's reward minus the first's, in each replication."""
+    """Return the second policy's reward minus the first's, in each replication."""
     return runs.rewards[:, 1, checkpoint] - runs.rewards[:, 0, checkpoint]
 
 
@@ -155,7 +155,7 @@ def test_every_design_has_the_same_mean_effect(example):
 
 
 def all_policies_together(design, seed):
-    """Every example of the policies that are run everywhere, in one experiment."""
+    """Return an experiment with every example of the policies that are run everywhere."""
     experiment = sl.Experiment(
         policies={cases.name(policy): policy for policy in cases.POLICIES_EVERYWHERE},
         arms=3,
@@ -169,7 +169,7 @@ def all_policies_together(design, seed):
 
 @pytest.fixture(scope="module")
 def solo():
-    """What each policy earns and pulls when nothing is shared, which is what it does alone."""
+    """Return the rewards and pulls of each policy when nothing is shared, as if it ran alone."""
     return all_policies_together(sl.Naive(), 77 + SEED)
 
 

@@ -41,7 +41,7 @@ class AssignmentRules:
         assert live.assign(7).id == live.assign("7").id
 
     def test_units_are_stored_as_hashes(self, scenario: Scenario) -> None:
-        """The database does not contain the unit's name."""
+        """No row of the database contains the unit's name."""
         live = scenario.start()
         live.assign("ann@example.org")
         rows = scenario.rows(live, HistoryRow, "history")
@@ -107,7 +107,7 @@ class AssignmentRules:
         assert live.status().complete == 1
 
     def test_in_phase_order_one_policy_follows_the_other(self, scenario: Scenario) -> None:
-        """The second requests no user before the first has reached the horizon."""
+        """No user is requested for the second policy before the first has reached the horizon."""
         live = scenario.start(design="naive", replications=1, options=options(order="phase"))
         for policy in TWO:
             for _ in range(8):
@@ -117,7 +117,7 @@ class AssignmentRules:
         assert_finished(live)
 
     def test_replications_open_one_after_the_other(self, scenario: Scenario) -> None:
-        """As soon as one is complete, and never more at once than `open_replications`."""
+        """A complete replication opens the next; at most `open_replications` are open."""
         live = scenario.start({"ucb": "ucb1"}, horizon=2, options=options(open_replications=2))
         for opened, complete in [(2, 0), (2, 0), (3, 1), (3, 1), (3, 2), (3, 2)]:
             status = live.status()
@@ -128,11 +128,11 @@ class AssignmentRules:
     def test_the_database_forbids_a_second_live_assignment_of_an_entry(
         self, scenario: Scenario
     ) -> None:
-        """By an index, independent of the code."""
+        """A unique index forbids it, whatever the code does."""
         self._insert_refused(scenario, same_entry=True, unit="another unit")
 
     def test_the_database_forbids_a_second_enrolment_of_a_unit(self, scenario: Scenario) -> None:
-        """By an index, independent of the code."""
+        """A unique index forbids it, whatever the code does."""
         self._insert_refused(scenario, same_entry=False, unit=None)
 
     def _insert_refused(self, scenario: Scenario, *, same_entry: bool, unit: str | None) -> None:

@@ -46,7 +46,7 @@ class ControlRules:
         assert_finishes(scenario, live)
 
     def test_stopping_finishes_what_was_begun(self, scenario: Scenario) -> None:
-        """And opens no other replication: dropping those that take long would bias the result."""
+        """It opens no other replication; dropping slow replications would bias the result."""
         live = scenario.start(replications=6, options=options(open_replications=2))
         for _ in range(12):
             scenario.serve(live)
@@ -70,7 +70,7 @@ class ControlRules:
         assert (live.status().status, live.status().opened) == ("stopped", 2)
 
     def test_stopping_at_once_leaves_the_prefix(self, scenario: Scenario) -> None:
-        """No unit is enrolled any more, and rewards reported later are kept."""
+        """No further unit is enrolled, and later rewards are kept."""
         live = scenario.start(replications=6, options=options(open_replications=2))
         while live.status().complete < 2:
             scenario.serve(live)
@@ -84,7 +84,7 @@ class ControlRules:
         assert_same(live.runs(), simulated(live.experiment), status.prefix)
 
     def test_stopping_after_replications_completes_exactly_those(self, scenario: Scenario) -> None:
-        """The first ones, as many open at once as before, whatever is restarted or paused in between."""
+        """They are the first replications, also if the experiment is restarted or paused in between."""
         live = scenario.start(replications=9, options=options(open_replications=2))
         live.stop(after_replications=5, reason="the month is over")
         assert (live.status().status, live.status().opened, live.status().stop_after) == (
@@ -131,7 +131,7 @@ class ControlRules:
         assert status.reason == "now"
 
     def test_stopping_after_fewer_than_have_begun_is_refused(self, scenario: Scenario) -> None:
-        """What has begun is completed; nothing changes. All that are planned are allowed, and no more."""
+        """Open replications are completed. The limit is at least the open and at most the planned replications."""
         live = scenario.start(replications=6, options=options(open_replications=2))
         while live.status().opened < 3:
             scenario.serve(live)
@@ -173,7 +173,7 @@ class ControlRules:
     def test_a_policy_added_late_is_as_good_as_from_the_start(
         self, scenario: Scenario, design: str, served: int
     ) -> None:
-        """Runs and users are those of a simulation in which all policies run from the first period."""
+        """Runs and users equal a simulation in which all policies run from the first period."""
         live = scenario.start(design=design)
         for _ in range(served):
             if scenario.serve(live).reason == records.NOT_RUNNING:
@@ -211,7 +211,7 @@ class ControlRules:
     def test_a_challenger_reads_the_replications_after_which_it_stops(
         self, scenario: Scenario
     ) -> None:
-        """One that joins meanwhile, and one that joins when they are complete."""
+        """A policy is added while the experiment runs, and another when it is complete."""
         live = scenario.start(replications=6, options=options(open_replications=2))
         live.stop(after_replications=4)
         live.add_policy("late", self.challenger)
@@ -262,7 +262,7 @@ class ConcurrencyRules:
         assert live.status().users == live.status().waiting <= 5
 
     def test_of_many_values_one_is_applied(self, scenario: Scenario) -> None:
-        """The others raise `Conflict`, and all of them are in the reward log."""
+        """All other calls raise `Conflict`; the reward log has every call."""
         live = scenario.start()
         for _ in range(5):
             id = scenario.enrol(live)

@@ -22,13 +22,13 @@ class ExtensionRules:
     """Rules about late rewards that are accepted."""
 
     def _outage(self, scenario: Scenario, live: LiveExperiment, ids: list[str]) -> None:
-        """The windows end, the defaults are recorded, and the rewards come too late."""
+        """Let the windows end, so that defaults are recorded and the rewards come too late."""
         scenario.clock.advance(WINDOW + 50)
         for id in ids:
             assert conflict_code(partial(scenario.pay, live, id)) == "reward_late"
 
     def test_late_rewards_are_accepted_if_no_policy_has_played(self, scenario: Scenario) -> None:
-        """The runs are those of the simulation, and the audit log has both."""
+        """The runs equal the simulation's, and the audit log has both rewards."""
         live = scenario.start(FIVE, options=options(open_replications=3))
         for _ in range(6):
             scenario.serve(live)

@@ -1,4 +1,4 @@
-"""Rules for incidents: arms that must not be shown any more, stopping at once, and the history of both."""
+"""Rules for incidents: disabled arms, stopping at once, and the history of both."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class IncidentRules:
         return shown
 
     def test_a_disabled_arm_is_shown_to_nobody(self, scenario: Scenario) -> None:
-        """Neither to new units nor to those that return, also after a restart; rewards still count."""
+        """Neither new nor returning units see it, also after a restart; rewards still count."""
         live = scenario.start(FIVE, arms=["red", "green", "blue"], options=options(fallback="red"))
         unit, id = self._enrolled_on(live, "green")
         live.disable_arm("green", reason="broken page")
@@ -64,7 +64,7 @@ class IncidentRules:
         assert "green" in str(status)
 
     def test_an_experiment_continues_when_its_arm_is_enabled(self, scenario: Scenario) -> None:
-        """Entries of the arm waited; the runs are those of the simulation, and returning units get their arm."""
+        """The arm's entries have waited; the runs equal the simulation's, and returning units get their arm."""
         live = scenario.start(FIVE, options=options(open_replications=2))
         unit, id = self._enrolled_on(live, "1")
         live.disable_arm(1)
@@ -111,7 +111,7 @@ class IncidentRules:
             live.disable_arm("blue")
 
     def test_disabling_twice_or_an_arm_that_is_not_there(self, scenario: Scenario) -> None:
-        """The first has no effect and no line in the history, the second is refused."""
+        """Disabling twice has no effect and no row in the history; an unknown arm is refused."""
         live = scenario.start()
         for _ in range(2):
             live.disable_arm("2", reason="once")
@@ -175,7 +175,7 @@ class IncidentRules:
     def test_a_unit_that_is_not_answered_gets_the_fallback_arm(
         self, scenario: Scenario, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Whether or not its assignment was committed: it never saw its arm, so that it is voided, and may return."""
+        """The unit never saw its arm, so its assignment is voided if it was committed, and the unit may return."""
         live = scenario.start(options=options(fallback=2))
         write = live._replications.write
 
@@ -248,7 +248,7 @@ class IncidentRules:
 
     @pytest.mark.parametrize("late", [0, 50, 200])
     def test_windows_that_are_extended_end_later(self, scenario: Scenario, late: int) -> None:
-        """Also those that are over, unless the default reward was recorded; a lease does not."""
+        """A window that has ended is extended unless its default reward was recorded; leases are not extended."""
         live, id = scenario.start_and_enrol(options=explicit(open_replications=3))
         live.expose(id)
         leased = scenario.enrol(live)

@@ -38,13 +38,13 @@ BAD_PAIRS = (("nothing", 1.0), (["x"], 1.0), (None, 0.5), (None, "1"), 7, "ab", 
 
 
 def all_of(kind: type[T], answers: Sequence[object]) -> list[T]:
-    """The answers, each of which is of a kind."""
+    """Return the answers, after asserting the class of each."""
     assert {type(answer) for answer in answers} <= {kind}
     return [answer for answer in answers if isinstance(answer, kind)]
 
 
 def codes_of(answers: Iterable[object]) -> list[str]:
-    """The code of each error, and the reason of each assignment."""
+    """Return the code of each error, and the reason of each assignment."""
     return [str(getattr(answer, "code", getattr(answer, "reason", ""))) for answer in answers]
 
 
@@ -59,7 +59,7 @@ class Caller:
         self.lists = name == "lists"
 
     def assign(self, units: list[Item]) -> list[object]:
-        """The answers, with numbers for ids."""
+        """Return the answers, with numbers for ids."""
         many, one = self.live.assign_many, self.live.assign
         answers: list[Item] = many(units) if self.lists else [_outcome(one, unit) for unit in units]
         for answer in answers:
@@ -68,7 +68,7 @@ class Caller:
         return [self.comparable(answer) for answer in answers]
 
     def reward(self, pairs: list[Item]) -> list[object]:
-        """The answers to pairs, whose whole numbers from 100 on are those of assignments."""
+        """Return the answers to pairs; a number from 100 on stands for an assignment."""
         ids = list(self.numbers)
         reports = [(ids[pair[0] - 100], pair[1]) if _is_numbered(pair) else pair for pair in pairs]
         answers: list[Item] = (
@@ -101,7 +101,7 @@ class Caller:
         return [*map(self.comparable, rows), self.trajectories()]
 
     def trajectories(self) -> list[object]:
-        """The arm and the reward of every period of every policy."""
+        """Return the arm and the reward of every period of every policy."""
         traces = [self.live.trace(number) for number in range(self.live.status().opened)]
         names = self.live.experiment.policies
         return [
@@ -137,7 +137,7 @@ class ListRules:
     def test_a_list_does_what_single_calls_do(
         self, scenario: Scenario, policies: Mapping[str, str], design: str, live: LiveOptions
     ) -> None:
-        """The same answers, ledger, trajectories and audit log, whatever is in the list."""
+        """Answers, ledger, trajectories and audit log are equal, whatever is in the list."""
         generator = random.Random(5)
         callers = [
             Caller(scenario, name, policies=policies, design=design, options=live) for name in LISTS
@@ -199,7 +199,7 @@ class ListRules:
         assert again.id != gone
 
     def test_an_entry_that_is_due_is_offered_within_the_list(self, scenario: Scenario) -> None:
-        """To the first unit without one; a unit after it that had the entry has it no more, as with single calls."""
+        """The first unit without an assignment gets it, and a later unit loses it, as with single calls."""
         policies, live = {"ucb": "ucb1"}, explicit()
         callers = [Caller(scenario, name, policies=policies, options=live) for name in LISTS]
         for seconds, units in ((LEASE - 0.5, ["ann"]), (0.5, ["ann"]), (0, ["bob", "ann", "bob"])):
@@ -277,7 +277,7 @@ class ListRules:
         assert live.verify() == 20
 
     def test_a_policy_that_fails_affects_its_replication_alone(self, scenario: Scenario) -> None:
-        """As with single calls: the error has the item's place, the other rewards count, the status is failed."""
+        """The error stands at the item's index, other rewards count, the status is failed, as with single calls."""
 
         def make(_: int) -> object:
             return _Fragile()

@@ -23,7 +23,7 @@ from sameluck.live.experiment import LiveExperiment
 
 
 class ParticipationRules:
-    """Rules about units that were turned away."""
+    """Rules about units that were not enrolled."""
 
     def _full(self, scenario: Scenario, **changes: object) -> tuple[LiveExperiment, str]:
         """An experiment without an open entry, and the id of the assignment that it waits for."""
@@ -51,7 +51,7 @@ class ParticipationRules:
         assert live.assign("ann").reason == records.NOT_RUNNING
 
     def test_for_the_declared_time(self, scenario: Scenario) -> None:
-        """To the microsecond; turned away again, it is so for the same time again."""
+        """The time is exact to the microsecond, and starts again when the unit is turned down again."""
         live, waiting = self._full(scenario, sticky_exclusion=100)
         assert live.assign("ann").reason == records.NO_OPEN_SLOT
         scenario.clock.advance(100)
@@ -63,7 +63,7 @@ class ParticipationRules:
         assert live.assign("ann").reason == records.ASSIGNED
 
     def test_with_zero_every_visit_is_a_chance(self, scenario: Scenario) -> None:
-        """As it was before there was an option."""
+        """The option is off: every visit has the same chance."""
         live, waiting = self._full(scenario, sticky_exclusion=0)
         for _ in range(3):
             assert live.assign("ann").reason == records.NO_OPEN_SLOT
@@ -72,7 +72,7 @@ class ParticipationRules:
         assert self._arrivals(scenario, live) == [(1, 1, 1), (4, 1, 1)]
 
     def test_a_list_turns_away_as_single_calls_do(self, scenario: Scenario) -> None:
-        """The second time a unit is in it, it was turned away before."""
+        """A unit that is twice in a list was turned down at its first place."""
         live, _ = self._full(scenario)
         answers = live.assign_many(["ann", "bob", "ann", "ann"])
         reasons = [getattr(answer, "reason", None) for answer in answers]
@@ -81,7 +81,7 @@ class ParticipationRules:
         assert self._arrivals(scenario, live) == [(1, 2, 1), (2, 1, 0)]
 
     def test_a_pause_turns_nobody_away(self, scenario: Scenario) -> None:
-        """Nor does an experiment that is not running; one that drains does."""
+        """An experiment that does not run turns down no unit; an experiment that drains does."""
         live = scenario.start(options=options(open_replications=1))
         live.pause()
         assert live.assign("ann").reason == records.NOT_RUNNING
@@ -96,7 +96,7 @@ class ParticipationRules:
         assert live.assign("bob").reason == records.EXCLUDED
 
     def test_an_entry_that_is_overdue_goes_to_the_unit_that_calls(self, scenario: Scenario) -> None:
-        """It is turned away only after what is due was expired, and counts once."""
+        """A unit is turned down only after due assignments have expired, and counts once."""
         live = scenario.start({"ucb": "ucb1"}, options=explicit())
         late = scenario.enrol(live)
         scenario.clock.advance(0.5)
@@ -110,7 +110,7 @@ class ParticipationRules:
         assert self._arrivals(scenario, live) == [(1, 3, 1), (2, 1, 0)]
 
     def test_arrivals_are_counted_by_visits(self, scenario: Scenario) -> None:
-        """While the experiment runs, of units that are enrolled and of those turned away alike."""
+        """Visits of enrolled units and of units turned down count while the experiment runs."""
         live, waiting = self._full(scenario)
         for _ in range(5):
             live.assign("ann")

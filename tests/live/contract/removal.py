@@ -64,7 +64,7 @@ class RemovalRules:
         assert_finishes(scenario, kept)
 
     def test_an_experiment_that_runs_is_not_deleted(self, scenario: Scenario) -> None:
-        """Nor one that is paused or drains."""
+        """A paused or draining experiment is not deleted either."""
         live = scenario.start()
         for prepare in (None, live.pause, live.resume, live.stop):
             if prepare is not None:
@@ -184,7 +184,7 @@ class RemovalRules:
                 scenario.store.erase(unit)  # type: ignore[arg-type]
 
     def test_units_are_forgotten_once_the_experiment_has_ended(self, scenario: Scenario) -> None:
-        """The key is destroyed: a guess cannot be confirmed, and no user can be requested any more."""
+        """The key is destroyed, so a guess cannot be confirmed, and no user can be requested."""
         live = scenario.start(options=options(open_replications=1))
         ann = live.assign("ann")
         assert conflict_code(live.forget_units) == "invalid_transition"
@@ -203,7 +203,7 @@ class RemovalRules:
         assert_finished(live)
 
     def test_old_lines_of_the_audit_log_are_pruned(self, scenario: Scenario) -> None:
-        """Those of complete replications; the ledger can still be compared with what is left."""
+        """Rows of complete replications are removed; the ledger can still be compared with the rows that remain."""
         live = scenario.start(FIVE, options=options(open_replications=2))
         while live.status().complete < 1:
             for each, one in scenario.enrol_all(live).items():
@@ -241,7 +241,7 @@ class RemovalRules:
         ids=["a reward", "a line", "the number"],
     )
     def test_after_pruning_an_edit_is_found(self, scenario: Scenario, edit: str) -> None:
-        """Of a reward whose line is gone, or of a line that was not pruned."""
+        """A reward without its row, or an old row that was not pruned, raises an alarm."""
         live = scenario.start(FIVE, options=options(open_replications=1))
         while live.status().complete < 1:
             scenario.serve(live)
@@ -255,7 +255,7 @@ class RemovalRules:
         assert self._audit(live) == "alarm"
 
     def test_erased_and_pruned(self, scenario: Scenario) -> None:
-        """In either order, and the sums are those of the rewards."""
+        """The order does not matter, and the sums equal the rewards."""
         live = scenario.start(FIVE, replications=2)
         ann = live.assign("ann")
         bob = live.assign("bob")

@@ -1,4 +1,4 @@
-"""Rules of results: at any time and under every design they are those of the simulation."""
+"""Rules of results: at any time and under every design they equal the simulation's."""
 
 from __future__ import annotations
 
@@ -131,9 +131,9 @@ class ResultRules:
 
     @pytest.mark.parametrize("which", range(4))
     def test_an_edited_reward_is_named(self, scenario: Scenario, which: int) -> None:
-        """By the diagnostics, when a process first uses the replication, and when the experiment is loaded.
+        """Diagnostics notice it, a process that first uses the replication, and loading the experiment.
 
-        Also where the policies would do the same with it.
+        It is noticed even if the policies would choose the same arms.
         """
         live = scenario.start({"fixed": "always(1)"}, options=options(open_replications=1))
         for _ in range(6):
@@ -163,7 +163,7 @@ class ResultRules:
         assert scenario.store.peek(live.name).status().status == "failed"
 
     def test_experiments_of_one_store_are_independent(self, scenario: Scenario) -> None:
-        """The same unit may be enrolled in both; an assignment belongs to one of them."""
+        """A unit may be enrolled in both experiments; an assignment belongs to one."""
         one, other = scenario.start(name="one"), scenario.start(name="other", seed=12)
         first, second = one.assign("ann"), other.assign("ann")
         assert first.id != second.id
@@ -223,7 +223,7 @@ class ResultRules:
     def test_a_lost_response_holds_up_results_until_its_window_ends(
         self, scenario: Scenario
     ) -> None:
-        """The notes say which replication they wait for, and until when; then the default reward counts."""
+        """Notes name the replication that results wait for, and the time when its default reward counts."""
         live = scenario.start({"ucb": "ucb1"}, options=options(open_replications=2))
         lost = live.describe(scenario.enrol(live))
         scenario.finish(live)
@@ -252,7 +252,7 @@ class ResultRules:
 
 
 def _counted(scenario: Scenario, live: LiveExperiment) -> bool:
-    """Whether the counts of the status are those of the rows."""
+    """Assert that the counts of the status equal the counts of the rows."""
     status = live.status()
     rows = scenario.rows(live, HistoryRow, "history")
     states = Counter(row.state for row in rows)

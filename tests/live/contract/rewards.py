@@ -29,7 +29,7 @@ class RewardRules:
     """Rules about rewards and exposure."""
 
     def test_the_first_value_counts(self, scenario: Scenario) -> None:
-        """The same value again is a duplicate, another one a conflict; all of them are in the reward log."""
+        """The same value again is a duplicate, another value a conflict; the reward log has all."""
         live, id = scenario.start_and_enrol()
         assert live.reward(id, 0.25) == (True, False, 0.25)
         assert live.reward(id, 0.25) == (False, True, 0.25)
@@ -49,7 +49,7 @@ class RewardRules:
         assert_finishes(scenario, live)
 
     def test_the_database_forbids_a_second_applied_reward(self, scenario: Scenario) -> None:
-        """By an index, independent of the code."""
+        """A unique index forbids it, whatever the code does."""
         live, id = scenario.start_and_enrol()
         scenario.pay(live, id)
         event: Values = {"assignment": id, "value": 3.0, "now": 0, "outcome": "applied"}
@@ -62,7 +62,7 @@ class RewardRules:
     def test_a_reward_is_late_when_the_window_is_over(
         self, scenario: Scenario, microseconds: int, ticks: int
     ) -> None:
-        """To the microsecond, whether or not `tick` was called."""
+        """The limit is exact to the microsecond, whether or not `tick` was called."""
         late = microseconds >= 0
         live, id = scenario.start_and_enrol(
             options=options(reward=Reward(default=-2.0, window_seconds=10))
@@ -80,7 +80,7 @@ class RewardRules:
         assert scenario.events(live, id) == [(0.5, "late")]
 
     def test_no_reward_in_the_window_is_the_default_reward(self, scenario: Scenario) -> None:
-        """The policies see it like any other, and the next call of `assign` is enough to make it count."""
+        """Policies see it like any reward, and the next call of `assign` makes it count."""
         live = scenario.start({"fixed": "always(2)"}, horizon=2, replications=1, options=options())
         scenario.enrol(live)
         scenario.clock.advance(WINDOW)
@@ -101,7 +101,7 @@ class RewardRules:
         assert live.status().defaulted == len(assignments)
 
     def test_a_voided_entry_is_offered_again(self, scenario: Scenario) -> None:
-        """To another unit; the reward of the first one no longer counts."""
+        """Another unit gets the entry; the first unit's reward no longer counts."""
         live, id = scenario.start_and_enrol(options=explicit())
         before = live.describe(id)
         live.void(id)
@@ -127,7 +127,7 @@ class RewardRules:
 
     @pytest.mark.parametrize("microseconds", [-1, 0, 1])
     def test_a_lease_that_is_over_voids(self, scenario: Scenario, microseconds: int) -> None:
-        """To the microsecond: without exposure in time the entry is offered again."""
+        """Without exposure in time, exact to the microsecond, the entry is offered again."""
         live, id = scenario.start_and_enrol(options=explicit())
         scenario.clock.advance(LEASE + microseconds * MICROSECOND)
         if microseconds < 0:
@@ -159,7 +159,7 @@ class RewardRules:
         assert live.describe(id).source == "default"
 
     def test_the_window_begins_with_exposure(self, scenario: Scenario) -> None:
-        """The first one: exposing again does not extend it."""
+        """The first exposure starts it; exposing again does not extend it."""
         live, id = scenario.start_and_enrol(options=explicit())
         scenario.clock.advance(LEASE / 2)
         live.expose(id)
@@ -181,7 +181,7 @@ class RewardRules:
         assert live.describe(id).value == 0.5
 
     def test_losing_users_costs_users_and_nothing_else(self, scenario: Scenario) -> None:
-        """Some never see their arm; the runs are still those of a simulation."""
+        """Units that never see their arm do not change the runs, which equal a simulation's."""
         generator = random.Random(3)
         live = scenario.start(FIVE, options=explicit(open_replications=2))
         lost = 0

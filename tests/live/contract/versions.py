@@ -45,7 +45,7 @@ class Cyclic:
 
 
 class Edited(Cyclic):
-    """The same policy after its code was edited."""
+    """`Cyclic` after an edit of its code."""
 
     enough = -1.0
 
@@ -57,7 +57,7 @@ class First(Cyclic):
 
 
 class Second(First):
-    """The same with another version, though it plays alike."""
+    """`First` with another version and the same arms."""
 
     version = "2024-06"
 
@@ -236,7 +236,7 @@ class VersionRules:
         _is_simulated(other)
 
     def test_code_is_replaced_deliberately(self, scenario: Scenario) -> None:
-        """First it shows from which period on the ledger differs; then the old version does not play any more."""
+        """A preview shows the period from which the ledger differs; then only the new version plays."""
         live = scenario.start(WITH_OBJECT, makers=OLD)
         self._serve_some(scenario, live, 12)
         other = scenario.store.peek(live.name, makers=NEW)
@@ -279,7 +279,7 @@ class VersionRules:
         _is_simulated(live, NEW)
 
     def test_a_ledger_is_repaired(self, scenario: Scenario) -> None:
-        """A missing entry and one that nobody needs fail the experiment; `repair` shows them and mends them."""
+        """A missing and a superfluous entry fail the experiment; `repair` shows and mends them."""
         live = scenario.start(TWO)
         self._serve_some(scenario, live, 6)
         waiting = scenario.enrol(live)
@@ -326,7 +326,7 @@ class VersionRules:
     def test_an_experiment_without_versions_gets_them_when_it_is_loaded(
         self, scenario: Scenario
     ) -> None:
-        """As one that an earlier sameluck has started; from then on another version is refused."""
+        """An earlier version of sameluck started it; from now on another policy version is refused."""
         live = scenario.start(WITH_OBJECT, makers=OLD)
         text = live.experiment.to_json()
         values: Values = {"definition": text, "fingerprints": "{}", "revision": 0}

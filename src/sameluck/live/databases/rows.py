@@ -1,6 +1,6 @@
-"""The rows that statements return: one class per list of columns, its fields named as the columns are.
+"""Rows that statements return: a class per list of columns, with the columns' names and order.
 
-Times end in `_us` and are microseconds since 1970.
+Times end in `_us` and are microseconds since 1970. `ListParameters` declares the parameters of statements for lists.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from sameluck.errors import Invalid
 from sameluck.randomness import streams
 
 ACTIVE = ("running", "draining")  # statuses in which units are enrolled
-ENDED = ("stopped", "complete")  # statuses in which no unit ever will be, unless a policy is added
+ENDED = ("stopped", "complete")  # final statuses, unless a policy is added
 
 
 class ListParameters(TypedDict):
@@ -42,29 +42,29 @@ class ListParameters(TypedDict):
 
 
 class TextRow(NamedTuple):
-    """A row of one text."""
+    """A text."""
 
     text: str
 
 
 class NumberRow(NamedTuple):
-    """A row of one whole number."""
+    """An integer."""
 
     number: int
 
 
 class ValueRow(NamedTuple):
-    """A row of one reward."""
+    """A reward."""
 
     value: float
 
 
 class DefinitionRow(NamedTuple):
-    """The policies of an experiment and what identifies their code."""
+    """Policies of an experiment and the identity of their code."""
 
     definition: str  # JSON of the `Experiment`
     fingerprints: str  # JSON: see `definitions.PolicyRecord`
-    revision: int  # it grows with every change of the two
+    revision: int  # grows with every change of definition or fingerprints
 
 
 class ExperimentRow(NamedTuple):
@@ -79,17 +79,16 @@ class ExperimentRow(NamedTuple):
     salt: str
     streams: int
     started_us: int
-    fallback: int | None  # in place of a fallback arm that was disabled
+    fallback: int | None  # replaces a fallback arm that was disabled
     fingerprints: str
     policy_revision: int
 
     @property
     def policies(self) -> DefinitionRow:
-        """The definition."""
         return DefinitionRow(self.definition, self.fingerprints, self.policy_revision)
 
     def check_streams(self) -> None:
-        """Raise `Invalid` if the random numbers of this version of sameluck are not those it was started with."""
+        """Raise `Invalid` if the experiment was started with another version of the random streams."""
         if self.streams != streams.VERSION:
             raise Invalid(
                 f"experiment {self.name!r} uses stream version {self.streams}, this sameluck has {streams.VERSION}; "
@@ -98,20 +97,19 @@ class ExperimentRow(NamedTuple):
 
 
 class CurrentRow(NamedTuple):
-    """The fields of an experiment that may change."""
+    """Fields of an experiment that may change."""
 
     definition: str
     status: str
     reason: str
-    options: str  # of these only `options.STOP_AFTER` may change
+    options: str  # only `options.STOP_AFTER` may change
     fallback: int | None
-    sticky: int  # 0: units that return get the fallback arm
+    sticky: int  # 0: returning units get the fallback arm
     fingerprints: str
     policy_revision: int
 
     @property
     def policies(self) -> DefinitionRow:
-        """The definition."""
         return DefinitionRow(self.definition, self.fingerprints, self.policy_revision)
 
 
@@ -121,12 +119,12 @@ class ReplicationRow(NamedTuple):
     number: int
     state: str
     version: int
-    behind: int  # of its settled entries, those after which the policies were not run
+    behind: int  # settled entries after which the policies were not run
     taken_back: int  # how often default rewards were taken back
 
 
 class LockedReplication(NamedTuple):
-    """A replication, its row locked."""
+    """A replication whose row is locked."""
 
     replication: int
     version: int
@@ -138,21 +136,21 @@ class LockedReplication(NamedTuple):
 
 
 class DigestRow(NamedTuple):
-    """The digest of a replication."""
+    """Digest of a replication."""
 
     number: int
     version: int
     digest: int
-    digested: int  # the version that it is of
+    digested: int  # version of the digest
 
     @property
     def is_known(self) -> bool:
-        """Whether the digest is that of the present version."""
+        """True if the digest belongs to the present version."""
         return self.version == self.digested
 
 
 class EditedRow(NamedTuple):
-    """A reward in the ledger that is not that of the audit log."""
+    """A reward of the ledger that differs from the audit log."""
 
     replication: int
     arm: int
@@ -191,7 +189,7 @@ class SettledRow(NamedTuple):
 
 
 class RewardRow(NamedTuple):
-    """A reward that was reported for an entry."""
+    """A reward reported for an entry."""
 
     replication: int
     stack_owner: int
@@ -201,7 +199,7 @@ class RewardRow(NamedTuple):
 
 
 class PrunedRow(NamedTuple):
-    """What was pruned of a replication's part of the audit log."""
+    """Rewards of a replication that were pruned from the audit log."""
 
     number: int
     pruned: int  # applied rewards
@@ -209,7 +207,7 @@ class PrunedRow(NamedTuple):
 
 
 class DefaultRow(NamedTuple):
-    """A default reward, and the reward that came after its window if there is one."""
+    """A default reward, and the late reward of the same assignment, if any."""
 
     replication: int
     stack_owner: int
@@ -218,19 +216,19 @@ class DefaultRow(NamedTuple):
     value: float
     settled: int
     assignment: str
-    due_us: int  # the end of the extended window
+    due_us: int  # end of the extended window
     event: int | None  # in the audit log
     late: float | None
 
 
 class TouchedRow(NamedTuple):
-    """An entry that is outstanding."""
+    """An outstanding entry."""
 
     stack_owner: int
     arm: int
     position: int
     wanted: bool
-    touched: bool  # it has had an assignment
+    touched: bool  # has had an assignment
 
 
 class LedgerRow(NamedTuple):
@@ -242,25 +240,27 @@ class LedgerRow(NamedTuple):
     position: int
     value: float
     imported: bool
-    released: bool  # no policy need read it
+    released: bool  # no policy has to read it
 
 
 class EnrolmentRow(NamedTuple):
-    """An experiment's status, and the assignment of a unit if it has one."""
+    """Status of an experiment, and a unit's assignment, if any."""
 
     status: str
     fallback: int | None
     sticky: int
     id: str | None
     arm: int | None
-    told: int | None  # 1 if it was told again when it returned
-    disabled: bool  # the arm
-    behind: bool  # some replication
-    away_until_us: int | None  # turned away until then; None if the unit has not arrived before
+    told: int | None  # 1 if delivered again to a returning unit
+    disabled: bool  # arm
+    behind: bool  # any replication
+    away_until_us: (
+        int | None
+    )  # end of the unit's exclusion; None if the unit has not arrived before
 
 
 class LockedAssignment(NamedTuple):
-    """An assignment with its entry and its replication, their rows locked."""
+    """An assignment with its entry and its replication; their rows are locked."""
 
     id: str
     experiment: int
@@ -269,31 +269,31 @@ class LockedAssignment(NamedTuple):
     arm: int
     position: int
     exposed_us: int | None
-    assignment: str | None  # the one that the entry has now
+    assignment: str | None  # present assignment of the entry
     state: str
     due_us: int | None
     value: float | None
     source: str | None
-    told: int  # 1 if its unit was told it when it returned
+    told: int  # 1 if delivered again to a returning unit
     version: int
     taken_back: int
     policy_revision: int  # of the experiment's policies
     behind: int
-    digest: int  # of the replication's settled entries
+    digest: int  # settled entries of the replication
     digested: int
 
     @property
     def voided(self) -> bool:
-        """Whether the entry has another assignment now, or none."""
+        """True if the entry has another assignment now, or none."""
         return self.assignment != self.id
 
     def is_due(self, now: int) -> bool:
-        """Whether its lease or its window has ended and the entry is still assigned."""
+        """Return True if the lease or the window has ended and the entry is still assigned."""
         due = self.due_us is not None and self.due_us <= now
         return due and self.state == "assigned" and not self.voided
 
     def key(self) -> dict[str, int]:
-        """The primary key of its entry."""
+        """Return the primary key of the entry."""
         return {
             "experiment": self.experiment,
             "replication": self.replication,
@@ -322,7 +322,7 @@ class AssignmentRow(NamedTuple):
 
 
 class HistoryRow(NamedTuple):
-    """An entry with its assignment, if it has one; or a voided assignment."""
+    """An entry with its assignment, if any, or a voided assignment."""
 
     replication: int
     stack_owner: int
@@ -340,7 +340,7 @@ class HistoryRow(NamedTuple):
 
 
 class EventRow(NamedTuple):
-    """A reward that was reported."""
+    """A reported reward."""
 
     assignment: str
     replication: int
@@ -368,14 +368,14 @@ class ProgressRow(NamedTuple):
     behind: int  # replications
     wanted: int
     waiting: int
-    held: int  # of the wanted entries, those of disabled arms
+    held: int  # wanted entries of disabled arms
 
 
 # Rows of reports: progress, diagnostics, history
 
 
 class ReplicationTimes(NamedTuple):
-    """When a replication was opened and completed."""
+    """Times at which a replication was opened and completed."""
 
     number: int
     opened_us: int
@@ -383,7 +383,7 @@ class ReplicationTimes(NamedTuple):
 
 
 class ReplicationProgress(NamedTuple):
-    """The counters of a replication."""
+    """Counters of a replication."""
 
     number: int
     state: str
@@ -395,13 +395,13 @@ class ReplicationProgress(NamedTuple):
 
 
 class OutcomeRow(NamedTuple):
-    """An assignment and how it ended."""
+    """An assignment and its outcome."""
 
     arm: int
     assigned_us: int
-    shown_us: int  # when exposed, or when assigned if not exposed
+    shown_us: int  # exposed_us, or assigned_us if not exposed
     exposed: bool
-    outcome: int  # a `snapshot.End`, or -1 if it is open
+    outcome: int  # a `snapshot.End`, or -1 if open
     overdue: bool
     value: float
     settled_us: int
@@ -426,7 +426,7 @@ class NameRow(NamedTuple):
 
 
 class ExperimentAnswerRow(NamedTuple):
-    """How many calls of an experiment were answered with a reason."""
+    """Number of an experiment's calls that were answered with a reason."""
 
     experiment: int
     reason: str
@@ -441,7 +441,7 @@ class DisabledRow(NamedTuple):
 
 
 class ArrivalRow(NamedTuple):
-    """Units that arrived at least so often, and not twice as often; and how many of them are enrolled."""
+    """Number of units with `least` to less than twice as many visits, and how many of them are enrolled."""
 
     least: int  # visits
     arrived: int
@@ -449,16 +449,16 @@ class ArrivalRow(NamedTuple):
 
 
 class WaitingRow(NamedTuple):
-    """What a replication waits for."""
+    """Rewards and users that a replication waits for."""
 
     rewards: int
     users: int
-    held: int  # of these, for a disabled arm
-    due_us: int | None  # when the last reward is due
+    held: int  # users, for a disabled arm
+    due_us: int | None  # of the last reward
 
 
 class EntryCount(NamedTuple):
-    """How many entries have a state and a source."""
+    """Number of entries with a state and a source."""
 
     state: str
     source: str | None
@@ -466,14 +466,14 @@ class EntryCount(NamedTuple):
 
 
 class ArmCount(NamedTuple):
-    """A count of one arm."""
+    """A count for an arm."""
 
     arm: int
     total: int
 
 
 class VoidCount(NamedTuple):
-    """How often an entry's assignments were voided."""
+    """Number of an entry's voided assignments."""
 
     replication: int
     arm: int
@@ -482,14 +482,14 @@ class VoidCount(NamedTuple):
 
 
 class AnswerRow(NamedTuple):
-    """How many calls were answered with a reason."""
+    """Number of calls that were answered with a reason."""
 
     reason: str
     calls: int
 
 
 class AuditRow(NamedTuple):
-    """The reward of an audit minus that of the entry it audits; None until both are settled."""
+    """Reward of an audit minus the audited reward; None until both are settled."""
 
     replication: int
     difference: float | None

@@ -1,5 +1,17 @@
--- Every statement of live experiments, by name, for both databases. Comments that begin with "pg" are part of the text
--- for PostgreSQL; for SQLite, which has one writer, they stay comments.
+-- Statements of live experiments, by name, for both databases. PostgreSQL also reads the text of comments that begin with
+-- "pg"; for SQLite, which has one writer and needs no row locks, they stay comments. PostgreSQL runs a statement "for
+-- lists" once for several rows of parameters; in such a statement VALUES and the WHERE of an UPDATE begin a line.
+--
+-- Lock order in PostgreSQL. A transaction waits for locks only in this order, so that no two wait for each other:
+--   1. advisory locks of units, by hash (lock): the calls of a unit run one after the other in all processes;
+--   2. rows of replication, by number, each with the entry and the assignment concerned (lock_assignment and others);
+--   3. the row of experiment (lock_experiment): a reward that completes a replication locks it last.
+-- Statements that need a lock out of this order do not wait for it:
+--   * assign passes over entries that another call is about to assign (SKIP LOCKED);
+--   * tell leaves out an assignment that a reward has locked (SKIP LOCKED). A list of units holds rows that the reward may
+--     wait for, so that a wait would be a deadlock between assign_many and reward;
+--   * try_lock leaves out units that another call has locked: a call voids assignments and counts visits of units other
+--     than its own, whose locks it did not take in order.
 
 -- name: names
 SELECT name FROM experiment ORDER BY id
@@ -13,12 +25,13 @@ WHERE name = :name
 SELECT definition, status, reason, options, fallback, sticky, fingerprints, policy_revision FROM experiment
 WHERE id = :experiment
 
--- Rows that refer to it may be added meanwhile: an assignment that does that would wait for a reward that waits for it.
+-- NO KEY UPDATE: an INSERT of a row that refers to the experiment takes a key lock on it and must not wait here. With FOR
+-- UPDATE an assignment would wait for a reward that completes a replication, while the reward waits for the assignment.
 -- name: lock_experiment
 SELECT definition, status, reason, options, fallback, sticky, fingerprints, policy_revision FROM experiment
 WHERE id = :experiment /*pg FOR NO KEY UPDATE */
 
--- An id is never used again, whatever was deleted: the history has a row of every experiment that was ever started.
+-- An id is never used again: the history has a row of every experiment, deleted or not.
 -- name: start
 INSERT INTO experiment (id, name, definition, fingerprints, options, status, reason, salt, streams, started_us)
 VALUES ((SELECT COALESCE(MAX(id), 0) + 1 FROM
@@ -83,7 +96,7 @@ UPDATE replication SET version = :version, state = :state, policies = :policies,
                        completed_us = CASE WHEN :complete THEN COALESCE(completed_us, :now) END
 WHERE experiment = :experiment AND number = :replication
 
--- A reward that was reported to a process that does not run the policies.
+-- For a reward that reaches a process without the code of the policies.
 -- name: fall_behind
 UPDATE replication SET version = :version, behind = behind + 1, defaulted = defaulted + :defaulted,
                        digest = (digest + :digest) % 4611686018427387904,
@@ -110,7 +123,7 @@ WHERE experiment = :experiment AND number = :replication /*pg FOR UPDATE */
 -- name: set_digest
 UPDATE replication SET digest = :digest, digested = version WHERE experiment = :experiment AND number = :replication
 
--- Rewards in the ledger that are not those of the audit log.
+-- Rewards of the ledger that differ from the audit log.
 -- name: edited
 SELECT e.replication, e.arm, e.position, e.value, v.value AS reported, e.assignment FROM entry e
 JOIN reward_event v ON v.assignment = e.assignment AND v.outcome = 'applied'
@@ -118,7 +131,8 @@ WHERE e.experiment = :experiment AND e.replication >= :first AND e.replication <
 ORDER BY e.replication, e.arm, e.position LIMIT 100
 
 -- name: lock_all_replications
-SELECT number, state, version, behind, taken_back FROM replication WHERE experiment = :experiment ORDER BY number /*pg FOR UPDATE */
+SELECT number, state, version, behind, taken_back FROM replication WHERE experiment = :experiment
+ORDER BY number /*pg FOR UPDATE */
 
 -- name: count_open
 SELECT COUNT(*) FROM replication WHERE experiment = :experiment AND state = 'open'
@@ -130,7 +144,7 @@ SELECT EXISTS (SELECT 1 FROM entry WHERE experiment = :experiment AND state = 'w
 -- name: last_replication
 SELECT COALESCE(MAX(number), -1) FROM replication WHERE experiment = :experiment
 
--- An entry that was released is needed again. Any other that exists already is an error: released must not be null.
+-- A released entry is needed again. Any other entry that exists already is an error: NULL violates the constraint.
 -- name: want, for lists
 INSERT INTO entry (experiment, replication, owner, arm, position, state)
 VALUES (:experiment, :replication, :stack_owner, :arm, :position, 'wanted')
@@ -159,8 +173,8 @@ LEFT JOIN assignment a ON a.experiment = e.id AND a.unit = :unit AND a.voided_us
 LEFT JOIN arrival v ON v.experiment = e.id AND v.unit = :unit
 WHERE e.id = :experiment
 
--- The lowest open replication first; no row if the unit is enrolled already or the experiment is not running. Entries of
--- disabled arms wait.
+-- Lowest open replication first. No row if the unit is enrolled already or the experiment is not running. Entries of
+-- disabled arms are not assigned. SKIP LOCKED lets concurrent calls take different entries without a wait.
 -- name: assign
 UPDATE entry SET state = 'assigned', assignment = :assignment, due_us = :due
 WHERE (experiment, replication, owner, arm, position) = (
@@ -179,23 +193,23 @@ RETURNING replication, owner AS stack_owner, arm, position
 INSERT INTO assignment (id, experiment, replication, owner, arm, position, unit, assigned_us)
 VALUES (:assignment, :experiment, :replication, :stack_owner, :arm, :position, :unit, :now)
 
--- A unit is assigned an entry, or turned away until a time.
+-- The unit gets an entry, or is turned away until a time.
 -- name: arrive, for lists
 INSERT INTO arrival (experiment, unit, visits, away_until_us)
 VALUES (:experiment, :unit, 1, :until)
 ON CONFLICT (experiment, unit) DO UPDATE SET visits = arrival.visits + 1, away_until_us = excluded.away_until_us
 
--- As if a unit had not arrived: its call is not answered yet, and tries again.
+-- Undo `arrive` for a call that tries again before it answers.
 -- name: unarrive
 UPDATE arrival SET visits = visits - 1, away_until_us = 0 WHERE experiment = :experiment AND unit = :unit
 
--- Not an INSERT: the unit may have been erased since.
+-- An UPDATE, not an INSERT: the unit may have been erased meanwhile.
 -- name: count_visits, for lists
 UPDATE arrival SET visits = visits + :visits
 WHERE experiment = :experiment AND unit = :unit
   AND EXISTS (SELECT 1 FROM experiment x WHERE x.id = :experiment AND x.status IN ('running', 'draining'))
 
--- The units that arrived by their number of visits (1, 2 to 3, 4 to 7, 8 to 15, 16 and more), and those enrolled.
+-- Units by their number of visits (1, 2 to 3, 4 to 7, 8 to 15, 16 and more), and how many of them are enrolled.
 -- name: arrivals
 SELECT least, COUNT(*) AS arrived, COALESCE(SUM(enrolled), 0) AS enrolled
 FROM (SELECT CASE WHEN v.visits < 2 THEN 1 WHEN v.visits < 4 THEN 2 WHEN v.visits < 8 THEN 4 WHEN v.visits < 16 THEN 8
@@ -205,20 +219,21 @@ FROM (SELECT CASE WHEN v.visits < 2 THEN 1 WHEN v.visits < 4 THEN 2 WHEN v.visit
       FROM arrival v WHERE v.experiment = :experiment) AS units
 GROUP BY least ORDER BY least
 
--- PostgreSQL locks the replication first, and rereads the locked rows once it has the locks; other rows do not change
--- while the entry is locked. Without "+ 0" it may look for the entry among all of its replication: where it has planned
--- while the tables were empty.
+-- PostgreSQL locks the replication first and reads the locked rows again once it has the locks; other rows do not change
+-- while the entry is locked. Without "+ 0" a plan made while the tables were empty may search all entries of the
+-- replication.
 -- name: lock_assignment, for lists
-SELECT a.id, a.experiment, a.replication, a.owner AS stack_owner, a.arm, a.position, a.exposed_us, e.assignment, e.state, e.due_us,
-       e.value, e.source, a.told, r.version, r.taken_back, r.policy_revision, r.behind, r.digest, r.digested
+SELECT a.id, a.experiment, a.replication, a.owner AS stack_owner, a.arm, a.position, a.exposed_us, e.assignment,
+       e.state, e.due_us, e.value, e.source, a.told, r.version, r.taken_back, r.policy_revision, r.behind, r.digest, r.digested
 FROM assignment a
 JOIN entry e ON e.experiment = a.experiment AND e.replication = a.replication AND e.owner = a.owner
             AND e.arm = a.arm AND e.position = a.position
 JOIN replication r ON r.experiment = a.experiment + 0 AND r.number = a.replication + 0
 WHERE a.id = :assignment /*pg FOR UPDATE OF r, e, a */
 
--- A list of units waits for no reward that may wait for it. An assignment that is locked is known to an application, or
--- due: it is not voided for not having been told.
+-- SKIP LOCKED avoids a deadlock between assign_many and reward: a list of units must not wait for an assignment that a
+-- reward has locked. A locked assignment needs no mark: an application knows it or it is due, so it is not voided as
+-- undelivered.
 -- name: tell
 UPDATE assignment SET told = 1
 WHERE id = (SELECT id FROM assignment WHERE id = :assignment /*pg FOR NO KEY UPDATE SKIP LOCKED */)
@@ -235,15 +250,14 @@ WHERE a.id = :assignment
 INSERT INTO reward_event (assignment, value, received_us, outcome)
 VALUES (:assignment, :value, :now, :outcome)
 
--- The end of a window that is over is kept: it may be extended.
+-- A default reward keeps the end of its window, which may still be extended.
 -- name: settle, for lists
 UPDATE entry SET state = 'settled', value = :value, source = :source, settled = :settled, settled_us = :now,
                  due_us = CASE WHEN :source = 'default' THEN due_us END
 WHERE experiment = :experiment AND replication = :replication AND owner = :stack_owner AND arm = :arm
   AND position = :position AND assignment = :assignment
 
--- The default rewards of open replications whose extended window is not over, or in which a reward has come meanwhile;
--- the last first.
+-- Default rewards of open replications whose extended window is not over, or holds a late reward; latest first.
 -- name: defaults
 SELECT d.replication, d.owner AS stack_owner, d.arm, d.position, d.value, d.settled, d.assignment, d.due_us, v.id AS event,
        v.value AS late
@@ -261,7 +275,7 @@ LEFT JOIN reward_event v ON v.id = (SELECT MIN(w.id) FROM reward_event w
 WHERE d.due_us > :now OR v.id IS NOT NULL
 ORDER BY d.replication, d.settled DESC
 
--- The outstanding entries of a replication; those that have had an assignment, also a voided one, are touched.
+-- Outstanding entries of a replication. An entry is touched if it has had an assignment, voided or not.
 -- name: touched
 SELECT e.owner AS stack_owner, e.arm, e.position, e.state = 'wanted' AS wanted,
        EXISTS (SELECT 1 FROM assignment a
@@ -332,7 +346,9 @@ WHERE experiment = :experiment AND replication = :replication AND state = 'settl
 ORDER BY settled
 
 -- name: ledger
-SELECT replication, owner AS stack_owner, arm, position, value, source = 'imported' AS imported, released = 1 AS released FROM entry
+SELECT replication, owner AS stack_owner, arm, position, value, source = 'imported' AS imported,
+       released = 1 AS released
+FROM entry
 WHERE experiment = :experiment AND replication >= :first AND replication < :stop AND state = 'settled'
 ORDER BY experiment, replication, owner, arm, position
 
@@ -349,7 +365,7 @@ WHERE experiment = :experiment AND replication >= :first AND replication < :stop
   AND released = 0
 ORDER BY experiment, replication, owner, arm, position
 
--- The counters of replications and the entries that are outstanding, by their indexes: no settled entry is read.
+-- Counters of replications and counts of outstanding entries, by index; reads no settled entry.
 -- name: progress
 SELECT x.definition, x.status, x.reason, x.options, r.opened, r.complete, r.first_open, r.settled, r.imported,
        r.defaulted, r.voided, r.behind,
@@ -405,7 +421,7 @@ ON CONFLICT (process) DO UPDATE SET ahead_us = excluded.ahead_us, seen_us = excl
 -- name: forget_clocks
 DELETE FROM process_clock WHERE seen_us < :before
 
--- Every assigned entry is due at some time; saying so makes SQLite use the index of those.
+-- The condition on due_us holds for every assigned entry; it makes SQLite use the index entry_due.
 -- name: extend_windows
 UPDATE entry SET due_us = due_us + :more
 WHERE experiment = :experiment AND state = 'assigned' AND due_us > -9000000000000000000
@@ -414,7 +430,7 @@ WHERE experiment = :experiment AND state = 'assigned' AND due_us > -900000000000
 -- name: answers
 SELECT reason, calls FROM answer WHERE experiment = :experiment ORDER BY reason
 
--- In the order of the primary key, each assignment found by its own: no sorting, however long the ledger.
+-- In the order of the primary key, so that nothing is sorted, however long the ledger.
 -- name: history
 SELECT e.replication, e.owner AS stack_owner, e.arm, e.position, e.state, e.value, e.source, e.settled_us,
        a.id, a.unit, a.assigned_us, a.exposed_us, a.voided_us
@@ -423,15 +439,15 @@ WHERE e.experiment = :experiment AND NOT (e.state = 'wanted' AND e.released = 1)
 ORDER BY e.experiment, e.replication, e.owner, e.arm, e.position
 
 -- name: voided
-SELECT replication, owner AS stack_owner, arm, position, 'voided' AS state, NULL AS value, NULL AS source, NULL AS settled_us, id, unit,
-       assigned_us, exposed_us, voided_us
+SELECT replication, owner AS stack_owner, arm, position, 'voided' AS state, NULL AS value, NULL AS source,
+       NULL AS settled_us, id, unit, assigned_us, exposed_us, voided_us
 FROM assignment WHERE experiment = :experiment AND voided_us IS NOT NULL ORDER BY id
 
 -- name: events
 SELECT v.assignment, a.replication, a.arm, a.position, v.value, v.outcome, v.received_us FROM reward_event v
 JOIN assignment a ON a.id = v.assignment WHERE a.experiment = :experiment ORDER BY v.id
 
--- Every assignment ever made, in their order, and how it ended: 0 observed, 1 defaulted, 2 voided, -1 not yet.
+-- All assignments in order, with their outcome: 0 observed, 1 defaulted, 2 voided, -1 open.
 -- name: assignments
 SELECT a.arm, a.assigned_us, COALESCE(a.exposed_us, a.assigned_us) AS shown_us, a.exposed_us IS NOT NULL AS exposed,
        CASE WHEN a.voided_us IS NOT NULL THEN 2 WHEN e.source = 'observed' THEN 0 WHEN e.source = 'default' THEN 1
@@ -509,18 +525,19 @@ DELETE FROM disabled_arm WHERE experiment = :experiment
 -- name: delete_experiment
 DELETE FROM experiment WHERE id = :experiment
 
--- The sign keeps SQLite from reading all assignments in their order: the unit's are few.
+-- The sign keeps SQLite from reading all assignments in order to avoid a sort: a unit has few.
 -- name: assignments_of
 SELECT id FROM assignment WHERE experiment = :experiment AND unit = :unit ORDER BY +replication, id
 
 -- name: applied_reward
-SELECT a.replication, a.owner AS stack_owner, a.arm, a.position, v.value FROM reward_event v JOIN assignment a ON a.id = v.assignment
+SELECT a.replication, a.owner AS stack_owner, a.arm, a.position, v.value
+FROM reward_event v JOIN assignment a ON a.id = v.assignment
 WHERE v.assignment = :assignment AND v.outcome = 'applied'
 
 -- name: erase_events
 DELETE FROM reward_event WHERE assignment = :assignment
 
--- Times are kept to the hour, or they would lead back to the visit.
+-- Times are rounded down to the hour: exact times would identify the visit.
 -- name: erase_entry
 UPDATE entry SET assignment = :new, settled_us = settled_us - settled_us % :hour, due_us = NULL
 WHERE experiment = :experiment AND replication = :replication AND owner = :stack_owner AND arm = :arm
@@ -577,7 +594,7 @@ DELETE FROM reward_event WHERE id IN (
   WHERE r.experiment = :experiment AND r.number >= :first AND r.number <= :last AND r.state = 'complete'
     AND v.received_us < :before)
 
--- Rewards that were reported and are not in the audit log, and what was pruned of it.
+-- Observed rewards that are not in the audit log; `pruned` counts the rewards removed from it.
 -- name: unlogged
 SELECT e.replication, e.owner AS stack_owner, e.arm, e.position, e.value FROM entry e
 WHERE e.experiment = :experiment AND e.source = 'observed'
@@ -589,8 +606,8 @@ SELECT number, pruned, pruned_digest FROM replication WHERE experiment = :experi
 
 -- The statements below are for PostgreSQL alone. SQLite has one writer and needs none of them.
 
--- `assign` for a list of units: the n-th of the units to enrol gets the n-th of the entries. Without OFFSET 0 PostgreSQL
--- may read every unit of the experiment.
+-- `assign` for a list of units: the n-th unit to enrol gets the n-th entry. Without OFFSET 0 PostgreSQL may read every
+-- unit of the experiment.
 -- name: assign_list
 WITH unit AS (
   SELECT item.number, item.assignment, row_number() OVER (ORDER BY item.number) AS n
@@ -622,9 +639,9 @@ SELECT pg_try_advisory_xact_lock(:number)
 -- name: plan_again
 DISCARD PLANS
 
--- Without a limit the server's own statement_timeout stays. By index: a list of unknown length is joined with a table by
--- an index, also if the tables were empty when the statement was planned. Where there is no index the plan looks so costly
--- that PostgreSQL would compile it, which takes 0.2 seconds.
+-- Until the end of the transaction. Without a limit the server's own statement_timeout stays. With by_index a list of
+-- unknown length is joined with a table by index, even if the tables were empty when the statement was planned. A plan
+-- without an index then looks so costly that PostgreSQL would compile it, which takes 0.2 seconds; so jit is off.
 -- name: set_server_options
 SELECT set_config('statement_timeout', COALESCE(:milliseconds, current_setting('statement_timeout')), true),
        CASE WHEN :by_index THEN (SELECT COUNT(set_config(name, 'off', true))

@@ -1,8 +1,8 @@
 -- Disabled arms, the history of an experiment, counters, digests and the clocks of the processes that serve.
 
-ALTER TABLE experiment ADD COLUMN fallback INTEGER;                     -- the arm in place of a fallback that was disabled
-ALTER TABLE experiment ADD COLUMN sticky INTEGER NOT NULL DEFAULT 1;    -- 0: units that return get the fallback arm
-ALTER TABLE experiment ADD COLUMN fingerprints TEXT NOT NULL DEFAULT '{}';  -- JSON: what identifies each policy's code
+ALTER TABLE experiment ADD COLUMN fallback INTEGER;                     -- replaces a fallback arm that was disabled
+ALTER TABLE experiment ADD COLUMN sticky INTEGER NOT NULL DEFAULT 1;    -- 0: returning units get the fallback arm
+ALTER TABLE experiment ADD COLUMN fingerprints TEXT NOT NULL DEFAULT '{}';  -- JSON: identity of each policy's code
 
 CREATE TABLE disabled_arm (
   experiment INTEGER NOT NULL REFERENCES experiment (id),
@@ -10,7 +10,7 @@ CREATE TABLE disabled_arm (
   PRIMARY KEY (experiment, arm)
 ) WITHOUT ROWID;
 
--- The history: what was done to experiments, by whom and why; rows are only added. They outlive their experiment.
+-- History: changes of experiments, who made them and why. Rows are only added, and outlive their experiment.
 CREATE TABLE change (
   id         INTEGER PRIMARY KEY /*pg GENERATED ALWAYS AS IDENTITY */,
   experiment INTEGER NOT NULL,
@@ -25,11 +25,11 @@ CREATE INDEX change_experiment ON change (experiment, id);
 INSERT INTO change (experiment, name, at_us, what, subject, actor, reason)
 SELECT id, name, started_us, 'started', '', '', '' FROM experiment ORDER BY id;
 
--- Counters, changed by the transactions that hold the replication's row: a status reads no entry that is settled.
+-- Counters, changed only under the lock of the replication's row, so that a status reads no settled entry.
 ALTER TABLE replication ADD COLUMN imported INTEGER NOT NULL DEFAULT 0;   -- entries from a log
 ALTER TABLE replication ADD COLUMN defaulted INTEGER NOT NULL DEFAULT 0;  -- entries with the default reward
 ALTER TABLE replication ADD COLUMN voided INTEGER NOT NULL DEFAULT 0;     -- assignments that were voided
--- The sum modulo 2^64 of a hash of each settled entry, as a signed number, when `digested` entries were settled.
+-- Sum of the hashes of the settled entries modulo 2^62, as of version `digested`.
 ALTER TABLE replication ADD COLUMN digest BIGINT NOT NULL DEFAULT 0;
 ALTER TABLE replication ADD COLUMN digested INTEGER NOT NULL DEFAULT -1;
 UPDATE replication SET imported = e.imported, defaulted = e.defaulted
@@ -42,7 +42,7 @@ FROM (SELECT experiment, replication, COUNT(*) AS total FROM assignment WHERE vo
       GROUP BY experiment, replication) AS a
 WHERE replication.experiment = a.experiment AND replication.number = a.replication;
 
--- By how much the clock of each process that serves is ahead of the time that deadlines follow.
+-- How far the clock of each serving process is ahead of the database's time.
 CREATE TABLE process_clock (
   process  TEXT NOT NULL PRIMARY KEY,
   ahead_us BIGINT NOT NULL,

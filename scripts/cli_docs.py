@@ -6,15 +6,14 @@ from sameluck.cli import commands
 from sameluck.cli.command_list import COMMANDS
 
 INTRODUCTION = """\
-Every command prints text or, with `--json`, JSON, on standard output. An error is one line on standard error: the
-cause and the remedy. Exit codes:
+Every command prints text, or JSON with `--json`, on standard output. An error is one line on standard error with its
+cause and its remedy. Exit codes:
 
 * 0: success.
-* 1: a failure that is not due to the call. The database cannot be reached or is being written by another process (try
-  again), a ledger differs from what its policies would have chosen, or a file cannot be written. For `live doctor`:
-  there is an alarm.
-* 2: the call is not valid. An option, a value, a file, a name or an id is wrong, something is not installed, the
-  database refuses this user or its settings, or the state of the experiment forbids it.
+* 1: a failure outside the call. The database is unavailable or another process writes to it (try again), a ledger
+  differs from its policies' choices, or a file cannot be written. For `live doctor`: there is an alarm.
+* 2: an invalid call. An option, a value, a file, a name or an id is wrong, a package is not installed, the database
+  refuses this user or its settings, or the state of the experiment forbids the call.
 * 130: interrupted (Ctrl-C).
 """
 

@@ -675,15 +675,13 @@ def test_the_page_says_what_exit_codes_mean():
         for item in page.split("Exit codes:\n")[1].split("\n## ")[0].split("\n* ")[1:]
     }
     assert set(meaning) == {0, 1, 2, 130}
-    assert (
-        "cannot be reached or is being written by another process"
-        in meaning[sl.Unavailable.exit_code]
-    )
-    assert "differs from what its policies would have chosen" in meaning[sl.Diverged.exit_code]
+    unavailable = "The database is unavailable or another process writes to it"
+    assert unavailable in meaning[sl.Unavailable.exit_code]
+    assert "differs from its policies' choices" in meaning[sl.Diverged.exit_code]
     assert "a name or an id is wrong" in meaning[sl.Unknown.exit_code]
     assert "An option, a value" in meaning[sl.Invalid.exit_code]
     assert "not installed" in meaning[sl.Missing.exit_code]
-    assert "the state of the experiment forbids it" in meaning[sl.Conflict.exit_code]
+    assert "the state of the experiment forbids the call" in meaning[sl.Conflict.exit_code]
     assert "Ctrl-C" in meaning[Interrupted.exit_code]
 
 

@@ -117,10 +117,12 @@ def write_comparison(
     makers: Makers | None = None,
 ) -> Output:
     """Compare and write the files. Figures show all horizons of the runs, text and numbers the checkpoints."""
+    # One replication shows no variance between replications; only a twin can give an interval.
     if with_twin and runs.replications == 1:
         request = {"interval": TWIN.name, **request}
     if "interval" in request and INTERVALS[request["interval"]].copies_arms:
         request = {"makers": makers, **request}
+    # A figure's horizons must not widen simultaneous intervals, so text and numbers have their own comparison.
     result = sl.compare(runs.at(checkpoints), **request)
     curve = sl.compare(runs, **request) if len(runs.checkpoints) > len(checkpoints) else result
     note = [Card("Where the variance comes from", split.verdict)] if split else []

@@ -106,6 +106,7 @@ def progress_bar(
 
 
 def _started_bar(unit: str) -> Progress:
+    # Importing rich takes long; a command that ends within a second does not wait for it.
     from rich import progress
     from rich.console import Console
 

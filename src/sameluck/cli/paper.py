@@ -33,6 +33,7 @@ def paper_command(
     Finished parts are kept in the folder; the same command continues an interrupted run. The exit code is 1 if a
     published number is off by more than 4 standard errors, or if the check of a theorem fails.
     """
+    # No other command needs the reproduction, or waits for its import.
     from sameluck import paper
 
     with progress_bar("starting", "million decisions") as advance:

@@ -60,6 +60,7 @@ def serve_command(
     optional("fastapi", "service")
     optional("uvicorn", "service")
     optional("jinja2", "service")
+    # Its packages are optional; the lines above report a missing package with its remedy.
     from sameluck.service.process import ServiceProcess
 
     source = click.get_current_context().get_parameter_source("url")

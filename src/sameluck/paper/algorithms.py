@@ -96,6 +96,7 @@ def algorithm_2(
     history, used = first.history, set[int]()
     for period in range(1, experiment.horizon + 1):
         arm = second.choose(period)
+        # The earliest unused entry, as the paper prints it: a set and a search, not a stack.
         unused = (s for s, old in enumerate(history.arms) if old == arm and s not in used)
         earliest = next(unused, None)
         if earliest is None:
@@ -151,6 +152,7 @@ def _sum_increments(parameters, seed, low, high, chance, begins, ends, sums):  #
                 for position in range(ends[row, stop, arm]):
                     reward = draw(parameters, row, arm, word(stack, position))
                     increment = (low[arm] <= reward <= high[arm]) - chance[arm]
+                    # The sign is taken before the increment is added: a weight may depend on the past only.
                     if position >= begins[row, stop, arm]:
                         sums[row, stop, 0, arm] += increment
                         sums[row, stop, 1, arm] += np.sign(count) * increment

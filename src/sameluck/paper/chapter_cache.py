@@ -66,6 +66,7 @@ class ChapterCache:
             name: simulation.describe()
             for name, simulation in chapter.simulations(self.settings).items()
         }
+        # A result is reused only if the settings, the simulations and every line of the source are the same.
         code = version("sameluck"), streams.VERSION, _source_digest()
         content = [*code, chapter.name, self.settings, simulations]
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]

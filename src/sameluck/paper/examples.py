@@ -173,6 +173,7 @@ def _interactions(runs: sl.Runs) -> list[Record]:
 
 def _intervals(runs: sl.Runs) -> list[Record]:
     records = []
+    # The paper draws its intervals from ten runs, so the first ten replications are used.
     first = effect_estimates(runs.at(GRID))[: published.INTERVAL_RUNS]
     for horizon, sample in zip(GRID, first.T, strict=True):
         low, high, _ = t_interval(sample, published.LEVEL)

@@ -114,6 +114,7 @@ def _changed_by_later_rewards(
 def _simulations_symmetry(settings: Settings) -> Simulations:
     simulations: Simulations = {}
     for example in EXAMPLES:
+        # Different seeds make the two samples independent, as the two-sample test requires.
         swapped = example._replace(policies=dict([*example.policies.items()][::-1]))
         later = settings._replace(seed=settings.seed + 1)
         simulations[f"{example.name} straight"] = simulation(example, settings, (HORIZON,))
@@ -313,6 +314,7 @@ def _martingale(settings: Settings, runs: Mapping[str, sl.Runs]) -> PendingTests
         sums = transformed_counts(
             replay.experiment, example.environment, (low, high, chance), begins, ends
         )
+        # The increments are orthogonal, so their variances add up to the theoretical error.
         errors = np.sqrt(chance * (1 - chance) * (ends - begins).mean(axis=0) / len(sums))
         for (read, weight, arm), total in np.ndenumerate(sums.mean(axis=0)):
             quantity = f"{_READ_BY[read]}{_WEIGHTS[weight]}"

@@ -64,6 +64,7 @@ def results_command(
             raise sl.Invalid(
                 f"{name!r} has one policy, and a comparison needs two; add a policy with: sameluck live add-policy"
             )
+        # A request is valid or not whatever the data so far; too few replications are reported below, with a remedy.
         request = read_request(options, live.experiment, max(2, live.experiment.replications))
         names = _parse_names(policies, live)
         checkpoints = parse_checkpoints(options["checkpoints"], live.experiment)

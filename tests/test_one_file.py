@@ -189,8 +189,8 @@ NO_SELECT_BODY = (
     "wrong.Tables has no select function; register one with sameluck.selects, or start its name"
 )
 NO_ENVIRONMENT = (
-    "sameluck.environments.wrong.{} is not complete: an environment has the base class Environment and a body "
-    "registered with sameluck.draws; add what is missing, or start its name with an underscore"
+    "sameluck.environments.wrong.{} is not complete: an environment has the base class Environment and a draw "
+    "function registered with sameluck.draws; add what is missing, or start its name with an underscore"
 )
 
 

@@ -300,11 +300,14 @@ def test_arms_of_several_families_pay_what_they_pay_alone():
         (sl.Bernoulli((0.5, 0.5)), "must be a list of 1 to 10 environments"),
         (
             [sl.Bernoulli((0.5,)), sl.BernoulliPrior()],
-            r"environments\[1\] must be an environment of",
+            r"environments\[1\] must be a built-in environment",
         ),
-        ([sl.ByFamily([sl.Bernoulli((0.5,))])], r"environments\[0\] must be an environment of"),
-        (["bernoulli(0.5)"], r"environments\[0\] must be an environment of"),
-        ([sl.Drifting([sl.Bernoulli((0.5,))] * 2, over=5)], "nor one that drifts or switches"),
+        (
+            [sl.ByFamily([sl.Bernoulli((0.5,))])],
+            r"environments\[0\] must be a built-in environment",
+        ),
+        (["bernoulli(0.5)"], r"environments\[0\] must be a built-in environment"),
+        ([sl.Drifting([sl.Bernoulli((0.5,))] * 2, over=5)], "not drifting or switching"),
     ],
 )
 def test_what_is_no_family_is_refused(given, message):

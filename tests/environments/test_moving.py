@@ -214,7 +214,7 @@ def test_it_moves_between_environments_of_ones_own():
             "drifting(bernoulli(0.7, 0.3), bernoulli(0.7), over=5)",
             r"\[1\] has 1 arms, and the first",
         ),
-        ("drifting(bernoulli(0.7, 0.3), bernoulli_prior, over=5)", "neither a prior"),
+        ("drifting(bernoulli(0.7, 0.3), bernoulli_prior, over=5)", "not a prior"),
         ("drifting(bernoulli(0.7, 1.3), bernoulli(0.7, 0.3), over=5)", "Bernoulli.means"),
         ("switching(0.7, 0.3, every=5)", r"Switching.environments\[0\] must be an environment"),
         ("switching(bernoulli(0.7, 0.3), bernoulli(0.7, 0.3), every=-1)", "Switching.every"),
@@ -227,7 +227,7 @@ def test_bad_parameters_are_refused(text, message):
 
 
 def test_one_within_another_and_other_numbers_of_arms_are_refused():
-    with pytest.raises(sl.Invalid, match="nor one that drifts or switches itself"):
+    with pytest.raises(sl.Invalid, match="not drifting or switching itself"):
         sl.Drifting([SWITCHING, SWITCHING], over=5)
     with pytest.raises(sl.Invalid, match="have 2 arms, but there are 3"):
         sl.simulate(experiment_of().replace(arms=3), SWITCHING)

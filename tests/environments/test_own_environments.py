@@ -209,7 +209,7 @@ BAD = {
     an_unknown_name: "environment Bad cannot be run: name 'unknown_name' is not defined",
     not_a_number: "environment Bad cannot be run: it returns nan, which is not a finite number",
     endless: "environment Bad cannot be run: it returns inf, which is not a finite number",
-    other_names: r"a body of Bad must take \(parameters, row, arm, bits\), got \(parameters, row, arm\)",
+    other_names: r"a function of Bad must take \(parameters, row, arm, bits\), got \(parameters, row, arm\)",
     an_old_name: r"must take \(parameters, row, arm, bits\), got \(law, .*\); rename law to parameters",
 }
 

@@ -50,7 +50,7 @@ REFUSED = {
     r"reward\(0, 0\) must be a finite number, got None": lambda: sl.python_environment(
         lambda arm, u: None, [1, 1], name="own"
     ),
-    "is not the same twice": lambda: sl.python_environment(
+    "it must depend on its arguments alone": lambda: sl.python_environment(
         lambda arm, u: random.random(), [1, 1], name="own"
     ),
     "sameluck has an environment called Bernoulli": lambda: sl.python_environment(

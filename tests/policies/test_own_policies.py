@@ -71,7 +71,7 @@ BAD = {
     a_new_array: "makes a new array",
     a_slip: "Unknown attribute 'puls' of the tally",
     nothing: "not a whole number",
-    a_helper: "it uses _helper, a Python function: decorate that with numba.njit",
+    a_helper: "it uses _helper, a Python function: decorate it with numba.njit",
     a_text: r"it makes a new array, list or text \(line \d+\)",
     beyond_the_end: r"reads tally\.pulls\[10\], but the indices are 0 to 2 \(line \d+\)",
     writes_to_the_tally: r"it writes to tally\.pulls, which it must not change: only tally\.memory",

@@ -249,7 +249,5 @@ def test_what_is_no_policy_is_refused(value):
 
 
 def test_a_class_in_place_of_a_policy_is_refused():
-    with pytest.raises(
-        sl.Invalid, match=r"is not a policy; it is the class of one: write UCB1\(\)$"
-    ):
+    with pytest.raises(sl.Invalid, match=r"is not a policy; it is a policy class: write UCB1\(\)$"):
         as_policy(sl.UCB1, 3)

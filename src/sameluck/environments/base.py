@@ -1,4 +1,4 @@
-"""How an environment is written and registered: `Environment`, `draws`.
+"""Registration of environments: `Environment`, `draws`.
 
 A draw function is a pure function of (parameters, row, arm, bits) that turns 64 random bits into an arm's reward. It
 runs as plain Python and as machine code:
@@ -38,65 +38,65 @@ NO_CONTEXT: Context = None
 
 ENVIRONMENTS: dict[str, type[Environment]] = {}  # by the name of their text form
 _DRAW_FUNCTIONS: dict[type, DrawFunction] = {}
-_TIME_FUNCTIONS: dict[type, Callable[..., Any]] = {}  # of the laws that change with time
+_TIME_FUNCTIONS: dict[type, Callable[..., Any]] = {}  # for parameters that change with time
 
 
 class Environment:
-    """Where simulated rewards come from: a NamedTuple of parameters whose class has a draw function."""
+    """Source of simulated rewards: a NamedTuple of parameters whose class has a draw function."""
 
     __slots__ = ()
     binary = False  # whether rewards are 0 and 1 only
-    is_prior = False  # whether each replication has an instance of its own
+    is_prior = False  # whether each replication draws its own parameters
     is_moving = False  # whether an arm's rewards change with the period
 
     def __init__(self, *_values: object, **_named: object) -> None:
-        """Raise `Invalid` for parameters that are not valid for any number of arms."""
+        """Raise `Invalid` for parameters that are invalid for every number of arms."""
         parameters: Any = text_forms.normal_form(self)
         listed = (len(value) for value in parameters if is_listed(value))
         parameters.check(max(next(listed, 1), 1))
 
     @property
     def means(self) -> Sequence[float]:
-        """The mean reward of each arm."""
+        """Mean reward of each arm."""
         raise NotImplementedError
 
     @property
     def arms(self) -> int | None:
-        """How many arms it has; None if any number fits."""
+        """Number of arms; None if any number fits."""
         return len(self.means)
 
     @property
     def moves_between(self) -> tuple[Environment, ...]:
-        """The environments that it moves between; itself if it does not move."""
+        """Environments that it moves between; itself if it does not move."""
         return (self,)
 
     @property
     def best_arm(self) -> int:
-        """The arm with the highest mean; the lowest index if several."""
+        """Arm with the highest mean; the lowest index if there are several."""
         return int(np.argmax(self.means))
 
     @property
     def gaps(self) -> tuple[float, ...]:
-        """By how much each arm's mean is below the best one's."""
+        """Difference between the highest mean and each arm's mean."""
         best = max(self.means)
         return tuple(best - mean for mean in self.means)
 
     def check(self, arms: int) -> None:
-        """Raise `Invalid` for parameters that are not valid for this number of arms."""
+        """Raise `Invalid` for parameters that are invalid for this number of arms."""
         means = self.means.tolist() if isinstance(self.means, np.ndarray) else self.means
         check_means(self, means, arms, **REWARD_LIMITS)
 
     def compiled_parameters(
         self, seed: int, replications: range, arms: int
     ) -> text_forms.Parameters:
-        """The parameters as the draw function takes them: for a prior one instance per replication."""
+        """Return the parameters as the draw function takes them; those of a prior have one row per replication."""
         parameters: Any = self  # a NamedTuple
-        kind, fields = type(self).__name__, parameters._asdict()
-        arrays = {name: _as_array(f"{kind}.{name}", value) for name, value in fields.items()}
+        class_name, fields = type(self).__name__, parameters._asdict()
+        arrays = {name: _as_array(f"{class_name}.{name}", value) for name, value in fields.items()}
         return parameters._replace(**arrays)
 
     def instance_means(self, seed: int, replications: range, arms: int) -> Floats:
-        """The true mean of each arm in each replication (replication, arm)."""
+        """Return the true mean of each arm in each replication (replication, arm)."""
         return np.tile(np.asarray(self.means, float), (len(replications), 1))
 
 
@@ -114,49 +114,59 @@ def _as_array(name: str, value: object) -> object:
 EnvironmentLike: TypeAlias = Environment | text_forms.Parameters | str  # itself or its text form
 
 
-def draws(kind: type) -> Callable[[DrawFunction], DrawFunction]:
+def draws(environment_class: type) -> Callable[[DrawFunction], DrawFunction]:
     """Register the draw function of an environment class; `parameters` is what its `compiled_parameters` returns.
 
-    A class of your own may be registered again with another body, which replaces the one before.
+    A class of yours may be registered again with another function, which replaces the previous function.
     """
 
-    def register(body: DrawFunction) -> DrawFunction:
-        check_registration(kind, body, ENVIRONMENTS, "an environment", "parameters, row, arm, bits")
-        _DRAW_FUNCTIONS[kind] = body
-        if not is_builtin(body):
-            complete(kind)
-            if not kind.__name__.startswith("_"):
-                ENVIRONMENTS[text_forms.name_of(kind)] = kind
-        return body
+    def register(function: DrawFunction) -> DrawFunction:
+        check_registration(
+            environment_class,
+            function,
+            ENVIRONMENTS,
+            "an environment",
+            "parameters, row, arm, bits",
+        )
+        _DRAW_FUNCTIONS[environment_class] = function
+        if not is_builtin(function):
+            complete(environment_class)
+            if not environment_class.__name__.startswith("_"):
+                ENVIRONMENTS[text_forms.name_of(environment_class)] = environment_class
+        return function
 
     return register
 
 
-def complete(kind: type) -> None:
+def complete(environment_class: type) -> None:
     """Add the methods of `Environment` that a user's class does not define."""
-    if not hasattr(kind, "means"):
-        raise Invalid(f"{kind.__name__} has no means; give it a field `means`, one mean per arm")
-    if hasattr(kind, "laws") and not hasattr(kind, "compiled_parameters"):
-        raise Invalid(f"{kind.__name__}.laws: rename the method to compiled_parameters")
+    if not hasattr(environment_class, "means"):
+        raise Invalid(
+            f"{environment_class.__name__} has no means; give it a field `means`, one mean per arm"
+        )
+    if hasattr(environment_class, "laws") and not hasattr(environment_class, "compiled_parameters"):
+        raise Invalid(
+            f"{environment_class.__name__}.laws: rename the method to compiled_parameters"
+        )
     for name, value in vars(Environment).items():
-        if not hasattr(kind, name):
-            setattr(kind, name, value)
+        if not hasattr(environment_class, name):
+            setattr(environment_class, name, value)
 
 
 def _draw(parameters: text_forms.Parameters, row: int, arm: int, bits: Bits) -> float:
-    """Turn 64 random bits into a reward of an arm, in the instance of the given row."""
+    """Turn 64 random bits into an arm's reward, with the parameters in this row."""
     raise NotImplementedError
 
 
 draw = dispatched(_draw, _DRAW_FUNCTIONS)
 
 
-def moves(kind: type) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Register a body (law, time) of a class of laws that change with time: it returns the law at that time."""
+def moves(parameters_class: type) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Register a function `(parameters, period, context)` that returns the parameters in a period."""
 
-    def register(body: Callable[..., Any]) -> Callable[..., Any]:
-        _TIME_FUNCTIONS[kind] = body
-        return body
+    def register(function: Callable[..., Any]) -> Callable[..., Any]:
+        _TIME_FUNCTIONS[parameters_class] = function
+        return function
 
     return register
 
@@ -173,12 +183,12 @@ law_at = dispatched(_law_at, _TIME_FUNCTIONS, otherwise=_always)
 
 
 def is_all_builtin(environment: Environment) -> bool:
-    """Whether sameluck has written the environment, and those that it moves between."""
-    return all(is_builtin(type(one)) for one in environment.moves_between)
+    """Return whether the environment, and those that it moves between, are built in."""
+    return all(is_builtin(type(phase)) for phase in environment.moves_between)
 
 
 def draw_function_of(parameters: text_forms.Parameters) -> DrawFunction:
-    """The draw function of a law."""
+    """Return the draw function for compiled parameters."""
     if type(parameters) not in _DRAW_FUNCTIONS:
         raise Invalid(
             f"{type(parameters).__name__} has no draw function; register one with sameluck.draws"
@@ -186,18 +196,26 @@ def draw_function_of(parameters: text_forms.Parameters) -> DrawFunction:
     return _DRAW_FUNCTIONS[type(parameters)]
 
 
-def is_complete(kind: type) -> TypeGuard[type[Environment]]:
-    """Whether a class of `sameluck.environments` is an environment; False for a law; `Invalid` for neither."""
-    has_select_function = kind in _DRAW_FUNCTIONS
-    if issubclass(kind, Environment) and (
-        has_select_function or kind.compiled_parameters is not Environment.compiled_parameters
+def is_complete(environment_class: type) -> TypeGuard[type[Environment]]:
+    """Return whether a class of `sameluck.environments` is an environment; False if it holds compiled parameters.
+
+    Raise `Invalid` if it is neither.
+    """
+    has_draw_function = environment_class in _DRAW_FUNCTIONS
+    if issubclass(environment_class, Environment) and (
+        has_draw_function
+        or environment_class.compiled_parameters is not Environment.compiled_parameters
     ):
         return True
-    if issubclass(kind, Environment) or hasattr(kind, "means") or not has_select_function:
+    if (
+        issubclass(environment_class, Environment)
+        or hasattr(environment_class, "means")
+        or not has_draw_function
+    ):
+        name = f"{environment_class.__module__}.{environment_class.__name__}"
         raise Invalid(
-            f"{kind.__module__}.{kind.__name__} is not complete: an environment has the base class Environment and a "
-            "body registered with sameluck.draws; add what is missing, or start its name with an underscore if it is "
-            "a helper"
+            f"{name} is not complete: an environment has the base class Environment and a draw function registered "
+            "with sameluck.draws; add what is missing, or start its name with an underscore if it is a helper"
         )
     return False
 
@@ -205,26 +223,26 @@ def is_complete(kind: type) -> TypeGuard[type[Environment]]:
 def prepared_parameters(
     environment: Environment, seed: int, replications: range, arms: int
 ) -> text_forms.Parameters:
-    """What `environment.compiled_parameters` returns, under the class that its machine code is compiled for."""
+    """Return the environment's compiled parameters, under the class that its machine code is compiled for."""
     parameters = environment.compiled_parameters(seed, replications, arms)
-    kind = type(parameters)
-    body = _DRAW_FUNCTIONS.get(type(environment), _DRAW_FUNCTIONS.get(kind))  # or of the law itself
-    if body is None:
+    parameters_class = type(parameters)
+    function = _DRAW_FUNCTIONS.get(type(environment), _DRAW_FUNCTIONS.get(parameters_class))
+    if function is None:
         return parameters
-    if is_builtin(body):  # its machine code is kept on disk, by the name of its class
-        _DRAW_FUNCTIONS[kind] = body
+    if is_builtin(function):  # machine code is kept on disk by the name of the class
+        _DRAW_FUNCTIONS[parameters_class] = function
         return parameters
     if not text_forms.is_parameters(parameters):
         raise Invalid(
             f"{type(environment).__name__}.compiled_parameters must return a NamedTuple, got {parameters!r}"
         )
-    compiled = compiled_class(kind, [body])
-    _DRAW_FUNCTIONS.setdefault(compiled, body)
+    compiled = compiled_class(parameters_class, [function])
+    _DRAW_FUNCTIONS.setdefault(compiled, function)
     return compiled(*map(_read_only, parameters))
 
 
 def _read_only(value: object) -> object:
-    # A body that changed its law would make a replication depend on those before it.
+    # A function that changed its parameters would make a replication depend on earlier replications.
     if not isinstance(value, np.ndarray):
         return value
     view = value.view()

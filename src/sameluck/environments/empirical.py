@@ -16,21 +16,20 @@ from sameluck.randomness.samplers import uniform
 from sameluck.randomness.streams import Bits
 from sameluck.validation import is_listed, require_flag, require_number
 
-MOST_SHOWN = 100  # values
+MAX_SHOWN = 100  # values in a repr
 
 
-class _Parameters(NamedTuple):
+class _EmpiricalFields(NamedTuple):
     samples: Sequence[Sequence[float]]
 
 
-class Empirical(_Parameters, Environment):
-    """Each arm's rewards are drawn with replacement from values observed for it."""
+class Empirical(_EmpiricalFields, Environment):
+    """Empirical distribution: rewards drawn with replacement from the values observed for the arm."""
 
     __slots__ = ()
 
     @staticmethod
     def sample() -> str:
-        """A text form to show."""
         return "empirical([0, 1, 1], [2.5, 0])"
 
     @classmethod
@@ -43,13 +42,13 @@ class Empirical(_Parameters, Environment):
         arm_names: Sequence[str] | None = None,
         skip_bad: bool = False,
     ) -> Empirical:
-        """The rewards that a log has for each arm: those of users to whom arms were assigned at random.
+        """Return the environment of the rewards in a log, whose arms must have been assigned at random.
 
         Args:
             source: A path ending in .csv, .jsonl, .ndjson or .parquet, a pandas or polars DataFrame, or records.
             arm: The column of arms.
             reward: The column of rewards.
-            arm_names: All arms, in their order; those in the log by name if not given, a2 before a10.
+            arm_names: All arms, in their order; by default the arms in the log, sorted by name, a2 before a10.
             skip_bad: Leave out rows that cannot be used; otherwise `Invalid` names them.
         """
         require_flag("skip_bad", skip_bad)
@@ -59,9 +58,8 @@ class Empirical(_Parameters, Environment):
         return cls(rewards_by_arm(log))
 
     def __repr__(self) -> str:
-        """The values, or of many values how many there are."""
         counts = [len(values) for values in self.samples]
-        if sum(counts) <= MOST_SHOWN:
+        if sum(counts) <= MAX_SHOWN:
             return super().__repr__()
         return f"Empirical(<{sum(counts):,} values of {len(counts):,} arms>)"
 
@@ -76,15 +74,14 @@ class Empirical(_Parameters, Environment):
 
     @property
     def means(self) -> tuple[float, ...]:
-        """The average of each arm's values."""
+        """Average of each arm's values."""
         return tuple(float(np.mean(values)) for values in self.samples)
 
     def check(self, arms: int) -> None:
-        """Raise `Invalid` for an arm without values and for values that are not finite."""
         if not is_listed(self.samples):
             raise Invalid(
-                f"Empirical.samples must be a list of rewards per arm, got {shown(self.samples)}; for a log there "
-                "is Empirical.from_log(log, arm=..., reward=...)"
+                f"Empirical.samples must be a list of rewards per arm, got {shown(self.samples)}; read a log "
+                "with Empirical.from_log(log, arm=..., reward=...)"
             )
         check_length("Empirical.samples", self.samples, arms)
         for arm, values in enumerate(self.samples):
@@ -98,7 +95,6 @@ class Empirical(_Parameters, Environment):
                 require_number(f"Empirical.samples[{arm}][{row}]", value, **REWARD_LIMITS)
 
     def compiled_parameters(self, seed: int, replications: range, arms: int) -> CompiledEmpirical:
-        """The same instance in all replications."""
         sizes = [len(values) for values in self.samples]
         start = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
         return CompiledEmpirical(
@@ -107,14 +103,14 @@ class Empirical(_Parameters, Environment):
 
 
 def _all_within_limits(values: Sequence[object]) -> bool:
-    # Millions of values are not checked one by one unless one of them is wrong and must be named.
-    an_array = isinstance(values, np.ndarray) and values.dtype == np.float64
-    floats = an_array or set(map(type, values)) == {float}
-    return floats and bool((np.abs(np.array(values)) <= MAX_REWARD).all())
+    # Checking millions of values in Python is slow, and needed only to name a value that is wrong.
+    is_array = isinstance(values, np.ndarray) and values.dtype == np.float64
+    are_floats = is_array or set(map(type, values)) == {float}
+    return are_floats and bool((np.abs(np.array(values)) <= MAX_REWARD).all())
 
 
 class CompiledEmpirical(NamedTuple):
-    """The observed values of all arms, one arm after another."""
+    """Observed values of all arms, arm by arm."""
 
     values: Floats
     start: Ints  # (arm + 1,): where each arm's values begin

@@ -1,9 +1,10 @@
-"""`Drifting` and `Switching`: arms whose rewards change with time, for rehearsing what live traffic does.
+"""`Drifting` and `Switching`: non-stationary rewards, as live traffic may have them.
 
-Time is counted from 1: in a simulation it is the period of a replication, in a rehearsal the number of the user among
-those who take part. A reward has the law of the time at which it is drawn. In a simulation a policy reads each
-address once, in a period that is a function of its past, so that it has the law that it has alone. The k-th reward of
-an arm that policies share has no time: the design `replay` is not defined for these environments.
+Time is counted from 1: in a simulation it is the period of a replication, in a rehearsal the number of enrolled users
+so far. A reward has the distribution of the time at which it is drawn. In a simulation a policy reads each address
+once, in a period that is a function of its past, so its distribution is the same as in a solo run. Policies that
+share the k-th reward of an arm read it at different times, so the design `replay` is not defined for these
+environments.
 """
 
 from __future__ import annotations
@@ -33,12 +34,12 @@ from sameluck.randomness.samplers import normal, uniform
 from sameluck.randomness.streams import Bits, again
 from sameluck.validation import is_listed, require_flag, require_whole
 
-_MOST = 10  # environments: each combination of families has machine code of its own
-_LONGEST = 1 << 40  # periods
+_MAX_ENVIRONMENTS = 10  # each combination of families is compiled
+_MAX_PERIODS = 1 << 40
 
 
 class Moving(Environment):
-    """What environments that change with time have in common."""
+    """Base class of environments that move between others, the phases."""
 
     __slots__ = ()
     is_moving = True
@@ -47,35 +48,34 @@ class Moving(Environment):
         environments: Sequence[text_forms.Parameters]
 
     def __init__(self, *_values: object, **_named: object) -> None:
-        """Raise `Invalid` for what is not a list of environments with the same arms."""
         self.check(self._checked_arms())
 
     @property
     def moves_between(self) -> tuple[Environment, ...]:
-        """The environments, in their order."""
-        return tuple(self.environments)  # type: ignore[arg-type]  # as `_checked_arms` has found
+        return tuple(self.environments)  # type: ignore[arg-type]  # checked by `_checked_arms`
 
     @property
     def arms(self) -> int | None:
-        """How many arms it has."""
         return self.moves_between[0].arms
 
     @property
     def binary(self) -> bool:  # type: ignore[override]  # it depends on the environments
-        """Whether all of them pay 0 and 1 only."""
-        return all(one.binary for one in self.moves_between)
+        """Whether all phases pay 0 and 1 only."""
+        return all(phase.binary for phase in self.moves_between)
 
     @property
     def means(self) -> tuple[float, ...]:
-        """The mean reward of each arm in the first period; those of others are `means_at`."""
+        """Mean reward of each arm in the first period; `means_at` returns the means in other periods."""
         return tuple(float(mean) for mean in self.moves_between[0].means)
 
     def means_at(self, times: int | Sequence[int] | Ints | range) -> Floats:
-        """The mean reward of each arm in a period (arm,), or in some of them (period, arm)."""
+        """Return the mean reward of each arm in a period (arm,), or in several periods (period, arm)."""
         periods = np.asarray(times)
         if periods.dtype.kind not in "iu" or (periods.size and periods.min() < 1):
             raise Invalid(f"means_at: periods are whole numbers from 1 on, got {shown(times)}")
-        return self._shares(periods) @ np.array([one.means for one in self.moves_between], float)
+        return self._shares(periods) @ np.array(
+            [phase.means for phase in self.moves_between], float
+        )
 
     def instance_means(self, seed: int, replications: range, arms: int) -> Floats:
         """Raise `Invalid`: an arm has no mean that holds in all periods."""
@@ -84,30 +84,30 @@ class Moving(Environment):
         )
 
     def _shares(self, times: Ints) -> Floats:
-        """The share of each environment in the rewards of some periods (period, environment)."""
+        """Return the probability that a reward comes from each phase (period, phase)."""
         raise NotImplementedError
 
     def _checked_arms(self) -> int:
         name, listed = f"{type(self).__name__}.environments", self.environments
         nested = text_forms.is_parameters(listed)
-        if not is_listed(listed) or nested or not 2 <= len(listed) <= _MOST:
+        if not is_listed(listed) or nested or not 2 <= len(listed) <= _MAX_ENVIRONMENTS:
             raise Invalid(
-                f"{name} must be a list of 2 to {_MOST} environments, got {shown(listed)}"
+                f"{name} must be a list of 2 to {_MAX_ENVIRONMENTS} environments, got {shown(listed)}"
             )
-        for place, one in enumerate(listed):
-            if not _stands_still(one):
+        for index, phase in enumerate(listed):
+            if not _is_stationary(phase):
                 raise Invalid(
-                    f"{name}[{place}] must be an environment with a given number of arms, neither a prior nor one "
-                    f"that drifts or switches itself, got {shown(one)}"
+                    f"{name}[{index}] must be an environment with a fixed number of arms, not a prior and not "
+                    f"drifting or switching itself, got {shown(phase)}"
                 )
-            text_forms.normal_form(one).check(one.arms or 0)
-        first, *others = (one.arms or 0 for one in self.moves_between)
-        for place, arms in enumerate(others, start=1):
-            if arms != first:
+            text_forms.normal_form(phase).check(phase.arms or 0)
+        counts = [phase.arms or 0 for phase in self.moves_between]
+        for index, count in enumerate(counts):
+            if count != counts[0]:
                 raise Invalid(
-                    f"{name}[{place}] has {arms} arms, and the first has {first}; give all the same"
+                    f"{name}[{index}] has {count} arms, and the first has {counts[0]}; give all the same arms"
                 )
-        return first
+        return counts[0]
 
     def _check_arms(self, arms: int) -> None:
         if self._checked_arms() != arms:
@@ -116,115 +116,107 @@ class Moving(Environment):
             )
 
 
-def _stands_still(one: Any) -> TypeGuard[Environment]:
-    known = type(one) in ENVIRONMENTS.values()
-    return known and one.arms is not None and not one.is_prior and not one.is_moving
+def _is_stationary(value: Any) -> TypeGuard[Environment]:
+    is_environment = type(value) in ENVIRONMENTS.values()
+    return is_environment and value.arms is not None and not value.is_prior and not value.is_moving
 
 
-class _DriftingParameters(NamedTuple):
+class _DriftingFields(NamedTuple):
     environments: Sequence[text_forms.Parameters]
     over: int
 
 
-class Drifting(_DriftingParameters, Moving):
-    """Arms that drift from the first environment to the next and so to the last, evenly over `over` periods.
+class Drifting(_DriftingFields, Moving):
+    """Rewards that drift from the first environment through the others to the last, evenly over `over` periods.
 
-    Between two environments a reward is one of the later with a probability that grows linearly: of Bernoulli rewards
-    the success probability moves. Between environments that are all `Gaussian` the mean and the standard deviation of
-    normal rewards move linearly. After `over` periods it stays with the last. In a rehearsal every user counts as a
-    period. The rewards of an arm are not i.i.d.; the designs are `naive` and `time_coupled`.
+    Between two environments a reward comes from the later one with a probability that grows linearly, so that the
+    success probability of Bernoulli rewards moves linearly. If all environments are `Gaussian`, rewards stay normal,
+    and their mean and standard deviation move linearly. After `over` periods rewards come from the last environment.
+    In a rehearsal every user counts as a period. Rewards are not i.i.d.; the designs are `naive` and `time_coupled`.
     """
 
     __slots__ = ()
 
     @staticmethod
     def sample() -> str:
-        """A text form to show."""
         return "drifting(bernoulli(0.7, 0.3), bernoulli(0.3, 0.7), over=1000)"
 
     def check(self, arms: int) -> None:
-        """Raise `Invalid` unless all environments have so many arms, and the time is positive."""
         self._check_arms(arms)
-        require_whole("Drifting.over", self.over, 1, _LONGEST)
+        require_whole("Drifting.over", self.over, 1, _MAX_PERIODS)
 
     def compiled_parameters(
         self, seed: int, replications: range, arms: int
     ) -> text_forms.Parameters:
-        """The laws of all environments, in the first period."""
-        over, legs = float(self.over), len(self.moves_between) - 1
-        if all(isinstance(one, Gaussian) for one in self.moves_between):
-            means = np.array([one.means for one in self.moves_between], float)
-            sds = np.array([per_arm(one.sd, arms) for one in self.moves_between])  # type: ignore[attr-defined]
+        over, phases = float(self.over), self.moves_between
+        if all(isinstance(phase, Gaussian) for phase in phases):
+            means = np.array([phase.means for phase in phases], float)
+            sds = np.array([per_arm(phase.sd, arms) for phase in phases])  # type: ignore[attr-defined]
             return CompiledDriftingGaussian(means, sds, over, 1)
-        return CompiledDrifting(
-            _one_of(self.moves_between, seed, replications, arms), legs, over, 1
-        )
+        selection = _selection(phases, seed, replications, arms)
+        return CompiledDrifting(selection, len(phases) - 1, over, 1)
 
     def _shares(self, times: Ints) -> Floats:
-        places = np.minimum((times - 1) / self.over, 1.0) * (len(self.moves_between) - 1)
-        distances = np.abs(np.asarray(places)[..., None] - np.arange(len(self.moves_between)))
+        progress = np.minimum((times - 1) / self.over, 1.0) * (len(self.moves_between) - 1)
+        distances = np.abs(np.asarray(progress)[..., None] - np.arange(len(self.moves_between)))
         return np.asarray(np.maximum(1 - distances, 0.0))
 
 
-class _SwitchingParameters(NamedTuple):
+class _SwitchingFields(NamedTuple):
     environments: Sequence[text_forms.Parameters]
     every: int
     repeat: bool = True
 
 
-class Switching(_SwitchingParameters, Moving):
-    """Arms that switch to the next environment after every `every` periods.
+class Switching(_SwitchingFields, Moving):
+    """Rewards that switch to the next environment after every `every` periods.
 
-    After the last environment comes the first again, or with `repeat=False` it stays. A reward is the one that the
-    environment of its period pays, bit for bit. In a rehearsal every user counts as a period. The rewards of an arm
-    are not i.i.d.; the designs are `naive` and `time_coupled`.
+    After the last environment the first comes again; with `repeat=False` the last stays. A reward is what the
+    environment of its period pays, bit for bit. In a rehearsal every user counts as a period. Rewards are not i.i.d.;
+    the designs are `naive` and `time_coupled`.
     """
 
     __slots__ = ()
 
     @staticmethod
     def sample() -> str:
-        """A text form to show."""
         return "switching(bernoulli(0.7, 0.3), bernoulli(0.3, 0.7), every=500)"
 
     def check(self, arms: int) -> None:
-        """Raise `Invalid` unless all environments have so many arms, and the time is positive."""
         self._check_arms(arms)
-        require_whole("Switching.every", self.every, 1, _LONGEST)
+        require_whole("Switching.every", self.every, 1, _MAX_PERIODS)
         require_flag("Switching.repeat", self.repeat)
 
     def compiled_parameters(self, seed: int, replications: range, arms: int) -> CompiledSwitching:
-        """The laws of all environments, in the first period."""
-        which = _one_of(self.moves_between, seed, replications, arms)
-        return CompiledSwitching(
-            which, len(self.moves_between), int(self.every), bool(self.repeat), 1
-        )
+        phases = self.moves_between
+        selection = _selection(phases, seed, replications, arms)
+        return CompiledSwitching(selection, len(phases), int(self.every), bool(self.repeat), 1)
 
     def _shares(self, times: Ints) -> Floats:
-        turns, many = (times - 1) // self.every, len(self.moves_between)
-        which = turns % many if self.repeat else np.minimum(turns, many - 1)
-        return np.asarray(np.eye(many)[which])
+        turns, count = (times - 1) // self.every, len(self.moves_between)
+        phases = turns % count if self.repeat else np.minimum(turns, count - 1)
+        return np.asarray(np.eye(count)[phases])
 
 
 class SelectedParameters(NamedTuple):
-    """Several laws: the first is at place 0, the others are at those after it."""
+    """Linked list of several environments' parameters, which may have different types, and the selected index."""
 
     first: text_forms.Parameters
-    others: text_forms.Parameters
-    place: int  # of the one that pays
+    remaining: text_forms.Parameters
+    selected: int  # 0 for the first
 
 
 class CompiledDrifting(NamedTuple):
-    """The laws that rewards drift through, and the time."""
+    """Parameters of the phases that rewards drift through, and the time."""
 
     selection: text_forms.Parameters
-    legs: int  # from one law to the next
+    last: int  # index of the last phase
     over: float
     time: int
 
 
 class CompiledDriftingGaussian(NamedTuple):
-    """Means and standard deviations of normal rewards that drift (environment, arm), and the time."""
+    """Means and standard deviations of drifting normal rewards (phase, arm), and the time."""
 
     mean: Floats
     sd: Floats
@@ -233,33 +225,34 @@ class CompiledDriftingGaussian(NamedTuple):
 
 
 class CompiledSwitching(NamedTuple):
-    """The laws that rewards switch between, and the time."""
+    """Parameters of the phases that rewards switch between, and the time."""
 
     selection: text_forms.Parameters
-    many: int
+    phases: int
     every: int
     repeat: bool
     time: int
 
 
-def _one_of(
-    parts: Sequence[Environment], seed: int, replications: range, arms: int
+def _selection(
+    phases: Sequence[Environment], seed: int, replications: range, arms: int
 ) -> text_forms.Parameters:
-    *others, last = (prepared_parameters(one, seed, replications, arms) for one in parts)
-    parameters = last
-    for one in reversed(others):
-        parameters = SelectedParameters(one, parameters, 0)
-    return parameters
+    *before, selection = (prepared_parameters(phase, seed, replications, arms) for phase in phases)
+    for parameters in reversed(before):
+        selection = SelectedParameters(parameters, selection, 0)
+    return selection
 
 
 @moves(SelectedParameters)
-def _at_place(parameters: SelectedParameters, period: int, context: Context) -> SelectedParameters:
-    return SelectedParameters(parameters.first, parameters.others, period)
+def _select_index(
+    parameters: SelectedParameters, period: int, context: Context
+) -> SelectedParameters:
+    return SelectedParameters(parameters.first, parameters.remaining, period)
 
 
 @moves(CompiledDrifting)
 def _drifting_at(parameters: CompiledDrifting, period: int, context: Context) -> CompiledDrifting:
-    return CompiledDrifting(parameters.selection, parameters.legs, parameters.over, period)
+    return CompiledDrifting(parameters.selection, parameters.last, parameters.over, period)
 
 
 @moves(CompiledDriftingGaussian)
@@ -274,45 +267,42 @@ def _switching_at(
     parameters: CompiledSwitching, period: int, context: Context
 ) -> CompiledSwitching:
     return CompiledSwitching(
-        parameters.selection, parameters.many, parameters.every, parameters.repeat, period
+        parameters.selection, parameters.phases, parameters.every, parameters.repeat, period
     )
 
 
 @draws(SelectedParameters)
-def _draw_one_of(parameters: SelectedParameters, row: int, arm: int, bits: Bits) -> float:
-    if parameters.place == 0:
+def _draw_selected(parameters: SelectedParameters, row: int, arm: int, bits: Bits) -> float:
+    if parameters.selected == 0:
         return draw(parameters.first, row, arm, bits)
-    return draw(law_at(parameters.others, parameters.place - 1, NO_CONTEXT), row, arm, bits)
+    return draw(law_at(parameters.remaining, parameters.selected - 1, NO_CONTEXT), row, arm, bits)
 
 
 @draws(CompiledDrifting)
 def _draw_drifting(parameters: CompiledDrifting, row: int, arm: int, bits: Bits) -> float:
-    place = min((parameters.time - 1) / parameters.over, 1.0) * parameters.legs
-    which = int(place)
-    if uniform(bits) < place - which:
-        which += 1
-    return draw(law_at(parameters.selection, which, NO_CONTEXT), row, arm, again(bits, 1))
+    progress = min((parameters.time - 1) / parameters.over, 1.0) * parameters.last
+    phase = int(progress)
+    if uniform(bits) < progress - phase:
+        phase += 1
+    return draw(law_at(parameters.selection, phase, NO_CONTEXT), row, arm, again(bits, 1))
 
 
 @draws(CompiledDriftingGaussian)
 def _draw_drifting_gaussian(
     parameters: CompiledDriftingGaussian, row: int, arm: int, bits: Bits
 ) -> float:
-    last = parameters.mean.shape[0] - 1
-    place = min((parameters.time - 1) / parameters.over, 1.0) * last
-    which = min(int(place), last - 1)
-    share = place - which
-    mean = parameters.mean[which, arm] + share * (
-        parameters.mean[which + 1, arm] - parameters.mean[which, arm]
-    )
-    sd = parameters.sd[which, arm] + share * (
-        parameters.sd[which + 1, arm] - parameters.sd[which, arm]
-    )
+    means, sds, last = parameters.mean, parameters.sd, parameters.mean.shape[0] - 1
+    progress = min((parameters.time - 1) / parameters.over, 1.0) * last
+    phase = min(int(progress), last - 1)
+    share = progress - phase
+    mean = means[phase, arm] + share * (means[phase + 1, arm] - means[phase, arm])
+    sd = sds[phase, arm] + share * (sds[phase + 1, arm] - sds[phase, arm])
     return mean + sd * normal(bits)
 
 
 @draws(CompiledSwitching)
 def _draw_switching(parameters: CompiledSwitching, row: int, arm: int, bits: Bits) -> float:
     turn = (parameters.time - 1) // parameters.every
-    which = turn % parameters.many if parameters.repeat else min(turn, parameters.many - 1)
-    return draw(law_at(parameters.selection, which, NO_CONTEXT), row, arm, bits)
+    last = parameters.phases - 1
+    phase = turn % parameters.phases if parameters.repeat else min(turn, last)
+    return draw(law_at(parameters.selection, phase, NO_CONTEXT), row, arm, bits)

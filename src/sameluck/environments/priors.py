@@ -1,4 +1,4 @@
-"""Priors: environments that draw one instance per replication, the same for all policies."""
+"""Priors: environments whose arms' means are drawn anew in each replication, the same for all policies."""
 
 from __future__ import annotations
 
@@ -28,15 +28,16 @@ class _Prior(Environment):
         return next((len(value) for value in parameters if is_listed(value)), None)
 
 
-class _BetaParameters(NamedTuple):
+class _BernoulliPriorFields(NamedTuple):
     a: float | Sequence[float] = 1.0
     b: float | Sequence[float] = 1.0
 
 
-class BernoulliPrior(_BetaParameters, _Prior):
-    """A Bernoulli bandit whose success probabilities are drawn from Beta(a, b) in each replication.
+class BernoulliPrior(_BernoulliPriorFields, _Prior):
+    """Bernoulli rewards whose success probabilities are drawn from Beta(a, b) in each replication.
 
-    `a` and `b` are one number, or one per arm. `means` are the prior's; `instance` gives a replication's own bandit.
+    `a` and `b` are one number, or one per arm. `means` are the prior means; `instance` returns the bandit of a
+    replication.
     """
 
     __slots__ = ()
@@ -44,114 +45,109 @@ class BernoulliPrior(_BetaParameters, _Prior):
 
     @property
     def means(self) -> tuple[float, ...]:
-        """The prior mean of each arm (of one arm, if all are alike)."""
+        """Prior mean of each arm; a single mean if all arms have the same prior."""
         a, b = np.asarray(self.a), np.asarray(self.b)
         return tuple(np.atleast_1d(a / (a + b)).tolist())
 
     def check(self, arms: int) -> None:
-        """Raise `Invalid` for shapes that are not positive."""
         check_each("BernoulliPrior.a", self.a, arms, above=0)
         check_each("BernoulliPrior.b", self.b, arms, above=0)
 
     def compiled_parameters(self, seed: int, replications: range, arms: int) -> CompiledBernoulli:
-        """One instance per replication."""
         return compiled_bernoulli(self.instance_means(seed, replications, arms))
 
     def instance_means(self, seed: int, replications: range, arms: int) -> Floats:
-        """The success probabilities of each replication's instance (replication, arm)."""
+        """Return the success probabilities in each replication (replication, arm)."""
         probabilities = np.empty((len(replications), arms))
         prior = per_arm(self.a, arms), per_arm(self.b, arms)
         _draw_probabilities(np.uint64(seed), replications.start, *prior, probabilities)
         return probabilities
 
     def instance(self, seed: int, replication: int, arms: int) -> Bernoulli:
-        """The bandit of one replication."""
+        """Return the bandit of a replication."""
         (means,) = self.instance_means(seed, range(replication, replication + 1), arms)
         return Bernoulli(tuple(means.tolist()))
 
 
-class _NormalParameters(NamedTuple):
+class _GaussianPriorFields(NamedTuple):
     mean: float | Sequence[float] = 0.0
     sd: float | Sequence[float] = 1.0
     noise_sd: float | Sequence[float] = 1.0
 
 
-class GaussianPrior(_NormalParameters, _Prior):
-    """A Gaussian bandit whose means are drawn from a normal law in each replication.
+class GaussianPrior(_GaussianPriorFields, _Prior):
+    """Normal rewards with standard deviation `noise_sd`, whose means are drawn from Normal(mean, sd) per replication.
 
-    Each parameter is one number, or one per arm. `means` are the prior's; `instance` gives one replication's bandit.
+    Each parameter is one number, or one per arm. `means` are the prior means; `instance` returns the bandit of a
+    replication.
     """
 
     __slots__ = ()
 
     @property
     def means(self) -> tuple[float, ...]:
-        """The prior mean of each arm (of one arm, if all are alike)."""
+        """Prior mean of each arm; a single mean if all arms have the same prior."""
         return tuple(np.atleast_1d(np.asarray(self.mean, float)).tolist())
 
     def check(self, arms: int) -> None:
-        """Raise `Invalid` for numbers that are not finite and standard deviations below 0."""
         check_each("GaussianPrior.mean", self.mean, arms, **REWARD_LIMITS)
         check_each("GaussianPrior.sd", self.sd, arms, at_least=0, at_most=MAX_REWARD)
         check_each("GaussianPrior.noise_sd", self.noise_sd, arms, at_least=0, at_most=MAX_REWARD)
 
     def compiled_parameters(self, seed: int, replications: range, arms: int) -> CompiledGaussian:
-        """One instance per replication."""
         means = self.instance_means(seed, replications, arms)
         return CompiledGaussian(means, per_arm(self.noise_sd, arms))
 
     def instance_means(self, seed: int, replications: range, arms: int) -> Floats:
-        """The means of each replication's instance (replication, arm)."""
+        """Return the means in each replication (replication, arm)."""
         means = np.empty((len(replications), arms))
         prior = per_arm(self.mean, arms), per_arm(self.sd, arms)
         _draw_means(np.uint64(seed), replications.start, *prior, means)
         return means
 
     def instance(self, seed: int, replication: int, arms: int) -> Gaussian:
-        """The bandit of one replication."""
+        """Return the bandit of a replication."""
         parameters = self.compiled_parameters(seed, range(replication, replication + 1), arms)
         return Gaussian(tuple(parameters.mean[0].tolist()), tuple(parameters.sd.tolist()))
 
 
-class _GammaParameters(NamedTuple):
+class _PoissonPriorFields(NamedTuple):
     a: float | Sequence[float] = 2.0
     b: float | Sequence[float] = 1.0
 
 
-class PoissonPrior(_GammaParameters, _Prior):
-    """A Poisson bandit whose means are drawn from a gamma law, with shape `a` and rate `b`, in each replication.
+class PoissonPrior(_PoissonPriorFields, _Prior):
+    """Poisson rewards whose means are drawn from a gamma distribution, with shape `a` and rate `b`, per replication.
 
-    `a` and `b` are one number, or one per arm: the prior of `ThompsonPoisson`. `means` are the prior's, a / b;
-    `instance` gives a replication's own bandit.
+    `a` and `b` are one number, or one per arm: the prior of `ThompsonPoisson`. `means` are the prior means, a / b;
+    `instance` returns the bandit of a replication.
     """
 
     __slots__ = ()
 
     @property
     def means(self) -> tuple[float, ...]:
-        """The prior mean of each arm (of one arm, if all are alike)."""
+        """Prior mean of each arm; a single mean if all arms have the same prior."""
         return tuple(np.atleast_1d(np.asarray(self.a) / np.asarray(self.b)).tolist())
 
     def check(self, arms: int) -> None:
-        """Raise `Invalid` for a shape or a rate that is not positive, or means that are too large."""
         check_each("PoissonPrior.a", self.a, arms, above=0, at_most=1e4)
         check_each("PoissonPrior.b", self.b, arms, at_least=0.01, at_most=1e6)
 
     def compiled_parameters(
         self, seed: int, replications: range, arms: int
     ) -> CompiledPoissonPrior:
-        """One instance per replication."""
         return CompiledPoissonPrior(self.instance_means(seed, replications, arms))
 
     def instance_means(self, seed: int, replications: range, arms: int) -> Floats:
-        """The means of each replication's instance (replication, arm)."""
+        """Return the means in each replication (replication, arm)."""
         means = np.empty((len(replications), arms))
         prior = per_arm(self.a, arms), per_arm(self.b, arms)
         _draw_gammas(np.uint64(seed), replications.start, *prior, means)
         return means
 
     def instance(self, seed: int, replication: int, arms: int) -> Poisson:
-        """The bandit of one replication."""
+        """Return the bandit of a replication."""
         (means,) = self.instance_means(seed, range(replication, replication + 1), arms)
         return Poisson(tuple(means.tolist()))
 

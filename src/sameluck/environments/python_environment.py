@@ -19,22 +19,22 @@ from sameluck.validation import require_number
 
 Reward: TypeAlias = Callable[[int, float], float]
 
-_TRIED = (0.0, 0.25, 0.5, 1 - 2**-53)  # uniform numbers
+_TRIED_UNIFORMS = (0.0, 0.25, 0.5, 1 - 2**-53)
 
 
 def python_environment(
     reward: Reward, means: Sequence[float], *, name: str | None = None, binary: bool = False
 ) -> Environment:
-    """An environment whose rewards are `reward(arm, uniform)`, with `uniform` from the uniform law on [0, 1).
+    """Return an environment whose rewards are `reward(arm, uniform)`, with `uniform` uniform on [0, 1).
 
-    The function is called for every reward, some hundred thousand times a second, and may use any library; `draws`
-    compiles a function instead. It must depend on its arguments alone. It runs in threads of this process: `map=`
-    cannot send it to others.
+    The function is called for every reward, up to some hundred thousand times per second, and may use any library;
+    `draws` compiles a function instead. It must depend on its arguments alone. It runs in threads of this process and
+    cannot be sent to other processes by `map=`.
 
     Args:
         reward: The function.
         means: The mean reward of each arm, for regret.
-        name: Of the environment in its text form; that of the function if not given.
+        name: Name of the environment in its text form; by default the function's name.
         binary: Whether the rewards are 0 and 1 only.
     """
     words = re.findall(r"[A-Za-z0-9]+", str(name or getattr(reward, "__name__", "")))
@@ -43,36 +43,37 @@ def python_environment(
             f"python_environment needs a function and a name that begins with a letter, got {shown(reward)} and "
             f"{shown(name)}"
         )
-    kind = _kind("".join(word.title() for word in words), reward)
+    environment_class = _new_class("".join(word.title() for word in words), reward)
     parameters = PythonReward(_callback(reward))
-    kind.compiled_parameters, kind.binary = lambda *_: parameters, binary
-    complete(kind)
-    environment: Environment = kind(tuple(means))
+    environment_class.compiled_parameters = lambda *_: parameters
+    environment_class.binary = binary
+    complete(environment_class)
+    environment: Environment = environment_class(tuple(means))
     _check_rewards(reward, environment)
-    ENVIRONMENTS[name_of(kind)] = kind
+    ENVIRONMENTS[name_of(environment_class)] = environment_class
     return environment
 
 
-def _kind(name: str, reward: Reward) -> Any:
+def _new_class(name: str, reward: Reward) -> Any:
     for other in ENVIRONMENTS.values():
         if is_builtin(other) and other.__name__.lower() == name.lower():
             raise Invalid(
                 f"sameluck has an environment called {other.__name__}; give yours another name"
             )
-    make: Any = NamedTuple  # by a call, as its name is known only now
-    kind = make(name, [("means", Sequence[float])])
-    kind.__module__ = getattr(reward, "__module__", None) or "__main__"
-    kind.__doc__ = "Rewards that a Python function computes."
-    return kind
+    named_tuple: Any = NamedTuple  # called, because the class gets its name at run time
+    environment_class = named_tuple(name, [("means", Sequence[float])])
+    environment_class.__module__ = getattr(reward, "__module__", None) or "__main__"
+    environment_class.__doc__ = "Rewards that a Python function computes."
+    return environment_class
 
 
 def _check_rewards(reward: Reward, environment: Environment) -> None:
-    kind, means = type(environment).__name__, environment.means
-    check_length(f"{kind}.means", means, len(means))
+    name, means = type(environment).__name__, environment.means
+    check_length(f"{name}.means", means, len(means))
     environment.check(len(means))
     for arm in range(len(means)):
-        for number in _TRIED:
-            call = f"{kind}: reward({arm}, {number:g})"
+        for number in _TRIED_UNIFORMS:
+            call = f"{name}: reward({arm}, {number:g})"
             try:
                 values = [reward(arm, number) for _ in range(2)]
             except Exception as error:
@@ -80,7 +81,7 @@ def _check_rewards(reward: Reward, environment: Environment) -> None:
             require_number(call, values[0], **REWARD_LIMITS)
             if values[0] != values[1]:
                 raise Invalid(
-                    f"{call} is not the same twice; it must depend on its arguments alone"
+                    f"{call} returned {values[0]!r}, then {values[1]!r}; it must depend on its arguments alone"
                 )
 
 
@@ -97,7 +98,7 @@ def _python(parameters: PythonReward, row: int, arm: int, bits: Bits) -> float:
 
 def _callback(reward: Reward) -> Reward:
     def safe(arm: int, number: float) -> float:
-        # An exception cannot pass through machine code: the reward is not a number, which is refused afterwards.
+        # An exception cannot pass through machine code. The reward becomes nan, which the loop refuses.
         try:
             return float(reward(arm, number))
         except BaseException:

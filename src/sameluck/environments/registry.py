@@ -1,4 +1,4 @@
-"""The registered environments, and `as_environment`."""
+"""Discovery of built-in environments, and `as_environment`."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from sameluck import environments, text_forms
 from sameluck.environments.base import ENVIRONMENTS, Environment, is_complete
 from sameluck.errors import Invalid, did_you_mean, shown
 
-for _name, _kind in text_forms.discover(environments).items():
-    if is_complete(_kind):
-        ENVIRONMENTS[_name] = _kind
+for _name, _class in text_forms.discover(environments).items():
+    if is_complete(_class):
+        ENVIRONMENTS[_name] = _class
 
 
 def _is_environment(value: object) -> TypeGuard[Environment]:
@@ -18,7 +18,7 @@ def _is_environment(value: object) -> TypeGuard[Environment]:
 
 
 def as_environment(value: object) -> Environment:
-    """An environment from itself or from its text form; `check` it against a number of arms next."""
+    """Return an environment from itself or from its text form; its number of arms is not checked."""
     if isinstance(value, str):
         value = text_forms.parse(value, ENVIRONMENTS, "environment")
     if not _is_environment(value):
@@ -28,8 +28,8 @@ def as_environment(value: object) -> Environment:
 
 def _remedy(value: object) -> str:
     if isinstance(value, type) and value in ENVIRONMENTS.values():
-        return f"it is the class of one: write {text_forms.example(value)!r}, for example"
+        return f"it is an environment class: write {text_forms.example(value)!r}, for example"
     if callable(value):
-        return "for a function reward(arm, uniform) there is sameluck.python_environment"
-    known = did_you_mean(type(value).__name__.lower(), ENVIRONMENTS)
-    return f"{known}; or register your own with sameluck.draws"
+        return "pass a function reward(arm, uniform) to sameluck.python_environment"
+    hint = did_you_mean(type(value).__name__.lower(), ENVIRONMENTS)
+    return f"{hint}; or register your own with sameluck.draws"

@@ -96,23 +96,25 @@ _ANY_HORIZON = 100  # where only the class of the rule matters
 _PLAIN = (bool, int, float, str, type(None))
 
 
-def selects(kind: type) -> Callable[[SelectFunction], SelectFunction]:
+def selects(policy_class: type) -> Callable[[SelectFunction], SelectFunction]:
     """Register the select function of a policy class, or of the rule that its `prepare` returns.
 
     A class of yours may be registered again with another function, which replaces the previous function.
     """
 
-    def register(body: SelectFunction) -> SelectFunction:
-        check_registration(kind, body, POLICIES, "a policy", "policy, tally, period, noise")
-        _SELECT_FUNCTIONS[kind] = body
-        if not is_builtin(body) and not kind.__name__.startswith("_"):
-            POLICIES[text_forms.name_of(kind)] = kind
-        return body
+    def register(function: SelectFunction) -> SelectFunction:
+        check_registration(
+            policy_class, function, POLICIES, "a policy", "policy, tally, period, noise"
+        )
+        _SELECT_FUNCTIONS[policy_class] = function
+        if not is_builtin(function) and not policy_class.__name__.startswith("_"):
+            POLICIES[text_forms.name_of(policy_class)] = policy_class
+        return function
 
     return register
 
 
-def probabilities(kind: type) -> Callable[[ProbabilitiesFunction], ProbabilitiesFunction]:
+def probabilities(policy_class: type) -> Callable[[ProbabilitiesFunction], ProbabilitiesFunction]:
     """Register the function `(policy, tally, period, probabilities)` that states a policy's selection probabilities.
 
     It fills `probabilities`, an array with one entry per arm, and uses no randomness. It is called once per period
@@ -120,15 +122,17 @@ def probabilities(kind: type) -> Callable[[ProbabilitiesFunction], Probabilities
     the policy's random choices from the effect.
     """
 
-    def register(body: ProbabilitiesFunction) -> ProbabilitiesFunction:
-        check_registration(kind, body, POLICIES, "a policy", "policy, tally, period, probabilities")
-        _PROBABILITIES_FUNCTIONS[kind] = body
-        return body
+    def register(function: ProbabilitiesFunction) -> ProbabilitiesFunction:
+        check_registration(
+            policy_class, function, POLICIES, "a policy", "policy, tally, period, probabilities"
+        )
+        _PROBABILITIES_FUNCTIONS[policy_class] = function
+        return function
 
     return register
 
 
-def repeats_arm(kind: type) -> Callable[[RepeatsArmFunction], RepeatsArmFunction]:
+def repeats_arm(policy_class: type) -> Callable[[RepeatsArmFunction], RepeatsArmFunction]:
     """Register a shortcut `(policy, played, period, noise)` of a built-in policy.
 
     It may return True only if `select` would choose the arm just played and leave the memory as it is. Compiled loops
@@ -136,9 +140,9 @@ def repeats_arm(kind: type) -> Callable[[RepeatsArmFunction], RepeatsArmFunction
     shortcut makes the compiled results differ.
     """
 
-    def register(body: RepeatsArmFunction) -> RepeatsArmFunction:
-        _REPEATS_ARM_FUNCTIONS[kind] = body
-        return body
+    def register(function: RepeatsArmFunction) -> RepeatsArmFunction:
+        _REPEATS_ARM_FUNCTIONS[policy_class] = function
+        return function
 
     return register
 
@@ -173,18 +177,21 @@ def as_compiled(prepared: Policy) -> Policy:
 
 def select_function_of(prepared: Policy) -> SelectFunction:
     """Return the select function of a prepared policy, or of the policy that it wraps."""
-    kind = type(_innermost(prepared))
-    if kind not in _SELECT_FUNCTIONS:
-        raise Invalid(f"{kind.__name__} has no select function; register one with sameluck.selects")
-    return _SELECT_FUNCTIONS[kind]
-
-
-def check_complete(kind: type) -> None:
-    """Raise `Invalid` unless a class of `sameluck.policies` has a select function or a `prepare` method."""
-    if kind not in _SELECT_FUNCTIONS and not hasattr(kind, "prepare"):
+    policy_class = type(_innermost(prepared))
+    if policy_class not in _SELECT_FUNCTIONS:
         raise Invalid(
-            f"{kind.__module__}.{kind.__name__} has no select function; register one with sameluck.selects, or start "
-            "its name with an underscore if it is a helper, such as the rule of a policy"
+            f"{policy_class.__name__} has no select function; register one with sameluck.selects"
+        )
+    return _SELECT_FUNCTIONS[policy_class]
+
+
+def check_complete(policy_class: type) -> None:
+    """Raise `Invalid` unless a class of `sameluck.policies` has a select function or a `prepare` method."""
+    if policy_class not in _SELECT_FUNCTIONS and not hasattr(policy_class, "prepare"):
+        name = f"{policy_class.__module__}.{policy_class.__name__}"
+        raise Invalid(
+            f"{name} has no select function; register one with sameluck.selects, or start its name with an "
+            "underscore if it is a helper, such as the rule of a policy"
         )
 
 
@@ -285,7 +292,7 @@ def rescaled(policy: Policy, sd: float, mean: float) -> Policy | None:
     return policy.rescaled(sd, mean) if hasattr(policy, "rescaled") else None
 
 
-def check_when_made(kind: type) -> None:
+def check_when_made(policy_class: type) -> None:
     """Make the constructor of a built-in class refuse parameters that are invalid for every number of arms."""
 
     def check(self: Policy, *_values: object, **_named: object) -> None:
@@ -295,7 +302,7 @@ def check_when_made(kind: type) -> None:
         else:
             check_parameters(policy, SLOTS)
 
-    kind.__init__ = check  # type: ignore[misc]  # a NamedTuple may not define it itself
+    policy_class.__init__ = check  # type: ignore[misc]  # a NamedTuple may not define it itself
 
 
 def check_parameters(policy: Policy, arms: int) -> None:
@@ -343,14 +350,14 @@ def memory_of(prepared: Policy, arms: int) -> int:
 
 def has_select_function(policy: object, arms: int) -> TypeGuard[Policy]:
     """Return whether a policy or its rule has a select function; if so, register its class."""
-    kind: type = type(policy)
-    if kind in POLICIES.values():
+    policy_class: type = type(policy)
+    if policy_class in POLICIES.values():
         return True
     if not text_forms.is_parameters(policy) or not hasattr(policy, "prepare"):
         return False
-    body = _SELECT_FUNCTIONS.get(type(policy.prepare(arms, _ANY_HORIZON)))
-    if body is None:
+    function = _SELECT_FUNCTIONS.get(type(policy.prepare(arms, _ANY_HORIZON)))
+    if function is None:
         return False
-    check_registration(kind, body, POLICIES, "a policy", "policy, tally, period, noise")
-    POLICIES[text_forms.name_of(kind)] = kind
+    check_registration(policy_class, function, POLICIES, "a policy", "policy, tally, period, noise")
+    POLICIES[text_forms.name_of(policy_class)] = policy_class
     return True

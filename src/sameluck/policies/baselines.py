@@ -1,4 +1,4 @@
-"""Policies that do not learn, to compare others with: `Uniform` and `Always`."""
+"""Policies that do not learn, as baselines: `Uniform` and `Always`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Uniform(NamedTuple):
 
 
 @selects(Uniform)
-def _any(policy: Uniform, tally: Tally, period: int, noise: Key) -> np.int64:
+def _uniform(policy: Uniform, tally: Tally, period: int, noise: Key) -> np.int64:
     return np.int64(uniform(at(noise, period, 0)) * tally.pulls.size)
 
 
@@ -29,13 +29,12 @@ def _even_probabilities(policy: Uniform, tally: Tally, period: int, probabilitie
 
 
 class Always(NamedTuple):
-    """Play one arm (an index from 0) in every period."""
+    """Play the same arm, an index from 0, in every period."""
 
     arm: int
 
     @staticmethod
     def sample() -> str:
-        """A text form to show."""
         return "always(0)"
 
     def check(self, arms: int) -> None:
@@ -43,5 +42,5 @@ class Always(NamedTuple):
 
 
 @selects(Always)
-def _same(policy: Always, tally: Tally, period: int, noise: Key) -> int:
+def _always(policy: Always, tally: Tally, period: int, noise: Key) -> int:
     return policy.arm

@@ -1,6 +1,6 @@
 """`Batched`: a policy that acts several times before it observes the rewards.
 
-A batched policy is a policy like any other: the arm it plays depends on its own past and its own randomness. Designs,
+The arm that a batched policy plays depends only on its past and its random numbers, as for every policy. So designs,
 intervals and plans apply to it unchanged.
 """
 
@@ -37,7 +37,7 @@ from sameluck.policies.observations import store_tally, stored_tally, stored_tal
 from sameluck.randomness.streams import Key
 from sameluck.validation import require_whole
 
-LARGEST = 1 << 40  # size
+_MAX_SIZE = 1 << 40
 _ANY_HORIZON = 100
 
 
@@ -53,9 +53,9 @@ class Batched(NamedTuple):
     go to the lowest arm.
 
     Args:
-        policy: The policy, or its text form; not itself batched. One that keeps memory needs a `batched` method
-            (`sameluck.policies.base`); policies of sameluck that learn from single rewards have none
-            and are refused. Its probabilities, if it states them, are stated for the batches too.
+        policy: The policy, or its text form; not itself batched. A policy that keeps memory needs a `batched` method
+            (`sameluck.policies.base`); built-in policies that learn from single rewards are refused. If the policy
+            states its probabilities, the batched policy does too.
         size: Periods in a batch, 1 to 2^40.
     """
 
@@ -64,20 +64,16 @@ class Batched(NamedTuple):
 
     @staticmethod
     def sample() -> str:
-        """A text form to show."""
         return "batched(ucb1(alpha=2), size=10)"
 
     @property
     def needs_binary(self) -> bool:
-        """As its policy does."""
         return needs_binary(self._rule)
 
     def reward_scale(self) -> RewardScale | None:
-        """As its policy does."""
         return reward_scale(self._rule)
 
     def rescaled(self, sd: float, mean: float) -> Policy | None:
-        """Its policy rescaled."""
         rule = rescaled(self._rule, sd, mean)
         return rule and self._replace(policy=rule)
 
@@ -88,16 +84,16 @@ class Batched(NamedTuple):
         return self.policy
 
     def check_alone(self) -> None:
-        """Raise `Invalid` for what is not valid for any number of arms."""
-        self._require_policy(is_one=text_forms.is_parameters(self._rule))
+        """Raise `Invalid` for parameters that are invalid for every number of arms."""
+        self._require_policy(is_policy=text_forms.is_parameters(self._rule))
         if isinstance(self._rule, Batched):
             raise Invalid(
                 f"Batched.policy must not be batched itself, got {self.policy!r}; batch once, with the size you mean"
             )
-        require_whole("Batched.size", self.size, 1, LARGEST)
+        require_whole("Batched.size", self.size, 1, _MAX_SIZE)
 
-    def _require_policy(self, *, is_one: bool) -> None:
-        if not is_one:
+    def _require_policy(self, *, is_policy: bool) -> None:
+        if not is_policy:
             raise Invalid(
                 f"Batched.policy must be a policy or its text form, got {shown(self.policy)}; register your own with "
                 "sameluck.selects"
@@ -106,43 +102,43 @@ class Batched(NamedTuple):
     def check(self, arms: int) -> None:
         self.check_alone()
         rule = self._rule
-        self._require_policy(is_one=has_select_function(rule, arms))
+        self._require_policy(is_policy=has_select_function(rule, arms))
         if isinstance(rule, External):
             raise Invalid(
-                f"Batched.policy is an object of the application; write External({rule.name!r}, batch={self.size})"
+                f"Batched.policy is an external policy; write External({rule.name!r}, batch={self.size})"
             )
         check_parameters(rule, arms)
         _without_memory(rule, arms, _ANY_HORIZON)
 
     def prepare(self, arms: int, horizon: int) -> _Batched:
-        # Under the class that is compiled, or a policy defined again would run the machine code of the previous one.
+        # Under the class that is compiled, or a policy defined again would run the previous machine code.
         inner = as_compiled(_without_memory(self._rule, arms, horizon))
         return _Batched(inner, self.size)
 
 
 def batch_of(policy: Policy) -> int:
-    """How many periods a policy acts before it observes their rewards: 1 unless it is batched."""
+    """Return how many periods a policy acts before it observes their rewards: 1 unless it is batched."""
     return policy.size if isinstance(policy, Batched) else 1
 
 
 def _without_memory(policy: Policy, arms: int, horizon: int) -> Policy:
     prepared = rule_of(policy, arms, horizon)
-    fit, kind = prepared, type(prepared).__name__
+    rule, class_name = prepared, type(prepared).__name__
     if hasattr(prepared, "batched"):
-        fit = require_rule(f"{kind}.batched", prepared.batched())
-    if memory_of(fit, arms) != 0 and is_builtin(type(fit)):
+        rule = require_rule(f"{class_name}.batched", prepared.batched())
+    if memory_of(rule, arms) != 0 and is_builtin(type(rule)):
         raise Invalid(
             f"Batched.policy {text_forms.write(policy)} learns from every single reward, and a batch shows only "
             "their sums; use a policy that learns from pulls and means, such as ucb1 or thompson_bernoulli"
         )
-    if memory_of(fit, arms) != 0:
+    if memory_of(rule, arms) != 0:
         raise Invalid(
             f"Batched.policy {text_forms.write(policy)} keeps numbers in tally.memory between periods, which a "
-            f"batch must not change; give {kind} a method `batched()` that returns the same rule "
+            f"batch must not change; give {class_name} a method `batched()` that returns the same rule "
             "without memory"
         )
-    select_function_of(fit)
-    return fit
+    select_function_of(rule)  # raises if it has none
+    return rule
 
 
 class _Batched(NamedTuple):

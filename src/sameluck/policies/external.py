@@ -1,9 +1,9 @@
-"""`External`: a policy that is an ordinary Python object, and how the object is made from a seed, called and checked.
+"""`External`: a policy that is an ordinary Python object, made from a seed.
 
 `make(seed)` returns a new object with `select(period) -> arm index` and `update(arm, reward)`, or with river's
 `pull(arms)` and `update(arm, reward)`, or a function `choose(arms, rewards) -> arm index` of its past. Simulations
-and live experiments make and call it in the same way, so it does the same in both. It must be a function of its seed
-and of the rewards it has observed.
+and live experiments make and call it in the same way. Its arms must be a function of its seed and of the rewards it
+has observed.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from sameluck.randomness.streams import DECISION, Bits, stream, word
 from sameluck.validation import require_name, require_whole
 
 Maker: TypeAlias = Callable[[int], object]  # makes the object from a seed
-Makers: TypeAlias = Mapping[str, Maker]  # by the names that external policies have
+Makers: TypeAlias = Mapping[str, Maker]  # by the names of external policies
 
-LARGEST = 1 << 40  # batch
+_MAX_BATCH = 1 << 40  # periods
 
 
 class External(NamedTuple):
@@ -43,7 +43,7 @@ class External(NamedTuple):
     `simulate(..., makers={name: make})` and `store.start(..., makers={name: make})` get its maker, where `make(seed)`
     returns a new object with `select(period) -> arm index` and `update(arm, reward)`, or river's `pull(arms)` and
     `update(arm, reward)`, or a function `choose(arms, rewards) -> arm index` of the arms it has played and their
-    rewards. It must be a function of its seed and of the rewards it has observed.
+    rewards. Its arms must be a function of its seed and of the rewards it has observed.
 
     Args:
         name: The name of its maker.
@@ -55,16 +55,15 @@ class External(NamedTuple):
 
     @staticmethod
     def sample() -> str:
-        """A text form to show."""
         return "external(mine)"
 
     def check(self, arms: int) -> None:
         require_name("External.name", self.name)
-        require_whole("External.batch", self.batch, 1, LARGEST)
+        require_whole("External.batch", self.batch, 1, _MAX_BATCH)
 
 
 def checked_makers(makers: object) -> dict[str, Maker]:
-    """The makers by name; raise `Invalid` unless they are a mapping of names to functions."""
+    """Return the makers by name, or raise `Invalid` unless they map names to functions."""
     if not isinstance(makers, Mapping | None):
         raise Invalid(f"makers must map names to functions of a seed, got {shown(makers)}")
     for name, make in (makers or {}).items():
@@ -76,39 +75,39 @@ def checked_makers(makers: object) -> dict[str, Maker]:
 
 
 def maker_of(name: str, policy: External, makers: Makers) -> Maker:
-    """The maker that an external policy names."""
+    """Return the maker of an external policy."""
     make = makers.get(policy.name)
     if make is None:
-        known = did_you_mean(policy.name, makers) if makers else "none was given"
+        hint = did_you_mean(policy.name, makers) if makers else "no makers were passed"
         raise Invalid(
             f"policy {name!r} is external({policy.name!r}); pass makers={{{policy.name!r}: make}} (sameluck live: "
-            f"--maker), where make(seed) returns the policy; {known}"
+            f"--maker), where make(seed) returns the policy; {hint}"
         )
     return make
 
 
 def makers_of(policies: Mapping[str, Policy], makers: object) -> dict[str, Maker]:
-    """The maker of each external policy, by the policy's name; `Invalid` for one too few or too many."""
-    known = checked_makers(makers)
-    external = {name: one for name, one in policies.items() if isinstance(one, External)}
-    used = {one.name for one in external.values()}
-    for name in known:
+    """Return the makers by policy name, or raise `Invalid` for a missing or superfluous maker."""
+    checked = checked_makers(makers)
+    external = {n: policy for n, policy in policies.items() if isinstance(policy, External)}
+    used = {policy.name for policy in external.values()}
+    for name in checked:
         if name not in used:
-            names = did_you_mean(str(name), sorted(used)) if used else "no policy is external"
+            hint = did_you_mean(str(name), sorted(used)) if used else "no policy is external"
             raise Invalid(
-                f"makers has {name!r}, but no policy is external({name!r}); leave it out or add the policy; {names}"
+                f"makers has {name!r}, but no policy is external({name!r}); leave it out or add the policy; {hint}"
             )
-    return {name: maker_of(name, one, known) for name, one in external.items()}
+    return {name: maker_of(name, policy, checked) for name, policy in external.items()}
 
 
 def makers_for(policies: Mapping[str, Policy], makers: Makers | None) -> dict[str, Maker]:
-    """Those of the makers that some of the policies of an experiment need."""
-    used = {one.name for one in policies.values() if isinstance(one, External)}
+    """Return the makers that the policies need."""
+    used = {policy.name for policy in policies.values() if isinstance(policy, External)}
     return {name: make for name, make in (makers or {}).items() if name in used}
 
 
 def object_seed(seed: int, replication: int, owner: int) -> int:
-    """The seed of an object in a replication: the first number of its owner's decision noise."""
+    """Return the seed of an object in a replication: the first number of its decision noise."""
     return int(_first_word(np.uint64(seed), replication, np.uint64(owner)))
 
 
@@ -118,7 +117,7 @@ def _first_word(seed: Bits, replication: int, owner: Bits) -> Bits:
 
 
 class FunctionOfPast:
-    """A function `choose(arms, rewards)` as an object: it gets the arms that it has played and their rewards."""
+    """A function `choose(arms, rewards)` as an object that records the arms it has played and their rewards."""
 
     def __init__(self, choose: Callable[[list[int], list[float]], object]) -> None:
         self.choose = choose
@@ -126,19 +125,17 @@ class FunctionOfPast:
         self.rewards: list[float] = []
 
     def select(self) -> object:
-        """The arm that it chooses."""
         return self.choose(self.arms, self.rewards)
 
     def update(self, arm: int, reward: float) -> None:
-        """Add a reward to its past."""
         self.arms.append(arm)
         self.rewards.append(reward)
 
 
 class ObjectPolicy:
-    """An object in one replication, called through its own methods.
+    """An external policy's object in one replication.
 
-    `select` and `update` are the object's; `choose` and `observe` call them and explain what goes wrong.
+    `select` and `update` are the object's methods; `choose` and `observe` call them and explain errors.
     """
 
     def __init__(self, name: str, make: Maker, arms: int, seed: int) -> None:
@@ -162,13 +159,13 @@ class ObjectPolicy:
             return select if _takes_argument(select) else lambda _: select()
         if callable(pull := getattr(self.made, "pull", None)):
             arms = list(range(self.arms))
-            return lambda _: pull(arms.copy())  # it may do as it likes with the list
+            return lambda _: pull(arms.copy())  # pull may change the list
         raise Invalid(
             f"policy {self.name!r}: {type(self.made).__name__} has neither select(period) nor pull(arms)"
         )
 
     def choose(self, period: int) -> int:
-        """The arm that it chooses in a period."""
+        """Return the arm that it chooses in a period."""
         try:
             answer = self.select(period)
         except Exception as error:
@@ -176,14 +173,14 @@ class ObjectPolicy:
         return self.arm_of(answer, period)
 
     def observe(self, arm: int, reward: float) -> None:
-        """Tell it the reward of an arm that it chose."""
+        """Pass it the reward of an arm that it chose."""
         try:
             self.update(arm, reward)
         except Exception as error:
             raise self.failure(f" failed in update({arm}, {reward})", error) from error
 
     def arm_of(self, answer: object, period: int) -> int:
-        """The arm's index that it returned, as an int."""
+        """Return the arm's index that it returned as an int, or raise `Unplayable`."""
         try:
             arm = operator.index(answer)  # type: ignore[arg-type]  # anything else raises
         except Exception:
@@ -196,10 +193,12 @@ class ObjectPolicy:
         return int(arm)
 
     def failure(self, where: str, error: Exception) -> Unplayable:
-        """The error to raise for one of the object's."""
-        # Not str(error), which an exception of the application may not have.
-        ours = isinstance(error, SameluckError)
-        reason = str(error) if ours else " ".join(traceback.format_exception_only(error)).strip()
+        """Return the error to raise for an error of the object."""
+        # str(error) may fail for an exception of the application.
+        is_builtin = isinstance(error, SameluckError)
+        reason = (
+            str(error) if is_builtin else " ".join(traceback.format_exception_only(error)).strip()
+        )
         return Unplayable(f"policy {self.name!r}{where}: {reason}")
 
 
@@ -227,7 +226,7 @@ class ObjectPair:
             )
 
     def choose(self, period: int) -> int:
-        """The arm that both choose; raise `Diverged` if they differ."""
+        """Return the arm that both choose, or raise `Diverged` if they differ."""
         first = self._first.choose(period)
         second = self._second.choose(period)
         if first != second:
@@ -239,6 +238,6 @@ class ObjectPair:
         return first
 
     def observe(self, arm: int, reward: float) -> None:
-        """Tell both the reward of an arm."""
+        """Pass both the reward of an arm."""
         self._first.observe(arm, reward)
         self._second.observe(arm, reward)

@@ -17,9 +17,9 @@ from sameluck.validation import require_number, require_whole
 class SlidingWindowUCB(NamedTuple):
     """Upper confidence bounds from the last `window` periods, for arms that change (Garivier and Moulines, 2011).
 
-    Each arm once in index order; then, in period t + 1, the lowest arm that was not played in the last `window`
-    periods, or else the arm with the largest `mean + b * sqrt(xi * log(min(t, window)) / pulls)`, where mean and
-    pulls are those of the last `window` periods. For rewards in [0, b]; the regret bound is for xi > 1/2.
+    Each arm once in index order. Then, in period t + 1, the lowest arm that was not played in the last `window`
+    periods; if all were, the arm with the largest `mean + b * sqrt(xi * log(min(t, window)) / pulls)`, with mean and
+    pulls over the last `window` periods. For rewards in [0, b]; the regret bound is for xi > 1/2.
     """
 
     window: int = 1000
@@ -32,7 +32,6 @@ class SlidingWindowUCB(NamedTuple):
         require_number("SlidingWindowUCB.b", self.b, above=0, at_most=1e100)
 
     def reward_scale(self) -> RewardScale:
-        """Rewards in [0, b]."""
         return RewardScale(0.5 * self.b, self.b, unit_interval=self.b == 1)
 
     def prepare(self, arms: int, horizon: int) -> _Window:
@@ -44,23 +43,22 @@ class _Window(NamedTuple):
     scale: float
 
     def memory(self, arms: int) -> int:
-        return (
-            2 * arms + 2 * self.size
-        )  # pulls and totals in the window; its arms and rewards, by period modulo size
+        # Pulls and totals in the window by arm, then arms and rewards by period modulo size.
+        return 2 * arms + 2 * self.size
 
 
 @selects(_Window)
 def _highest_recent_bound(policy: _Window, tally: Tally, period: int, noise: Key) -> int:
     arms, size = tally.pulls.size, policy.size
     pulls, totals = tally.memory[:arms], tally.memory[arms : 2 * arms]
-    players, rewards = tally.memory[2 * arms : 2 * arms + size], tally.memory[2 * arms + size :]
+    played, rewards = tally.memory[2 * arms : 2 * arms + size], tally.memory[2 * arms + size :]
     if period > 1:
-        place = (period - 2) % size
+        slot = (period - 2) % size
         if period - 1 > size:
-            oldest = np.int64(players[place])
+            oldest = np.int64(played[slot])
             pulls[oldest] -= 1.0
-            totals[oldest] -= rewards[place]
-        players[place], rewards[place] = tally.last_arm, tally.last_reward
+            totals[oldest] -= rewards[slot]
+        played[slot], rewards[slot] = tally.last_arm, tally.last_reward
         pulls[tally.last_arm] += 1.0
         totals[tally.last_arm] += tally.last_reward
     if period <= arms:
@@ -95,22 +93,21 @@ class DiscountedUCB(NamedTuple):
         require_number("DiscountedUCB.b", self.b, above=0, at_most=1e100)
 
     def reward_scale(self) -> RewardScale:
-        """Rewards in [0, b]."""
         return RewardScale(0.5 * self.b, self.b, unit_interval=self.b == 1)
 
     def memory(self, arms: int) -> int:
         return 2 * arms  # discounted pulls and totals
 
 
-_FORGOTTEN = 1e-300  # discounted pulls with which a mean cannot be computed
+_MIN_PULLS = 1e-300  # with fewer discounted pulls a mean cannot be computed
 
 
 @inlined
 def _discount(gamma: float, tally: Tally, period: int) -> None:
-    """Discount what the memory has of each arm, and add the last play to its pulls and totals."""
+    """Discount all pulls and totals in the memory, and add the last reward."""
     arms, memory = tally.pulls.size, tally.memory
-    for place in range(2 * arms):
-        memory[place] *= gamma
+    for index in range(2 * arms):
+        memory[index] *= gamma
     if period > 1:
         memory[tally.last_arm] += 1.0
         memory[arms + tally.last_arm] += tally.last_reward
@@ -127,7 +124,7 @@ def _highest_discounted_bound(policy: DiscountedUCB, tally: Tally, period: int, 
     evidence = 4.0 * policy.b * policy.b * policy.xi * max(0.0, math.log(total))
     best, highest = 0, -np.inf
     for arm in range(arms):
-        if pulls[arm] < _FORGOTTEN:
+        if pulls[arm] < _MIN_PULLS:
             return arm
         bound = tally.memory[arms + arm] / pulls[arm] + math.sqrt(evidence / pulls[arm])
         if bound > highest:
@@ -150,8 +147,7 @@ class DiscountedThompson(NamedTuple):
 
     @property
     def needs_binary(self) -> bool:
-        """The posterior counts successes: rewards must be 0 and 1."""
-        return True
+        return True  # the posterior counts successes
 
     def check(self, arms: int) -> None:
         require_number("DiscountedThompson.gamma", self.gamma, above=0, at_most=1)

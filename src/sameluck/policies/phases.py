@@ -1,4 +1,4 @@
-"""Policies that explore in rounds and then discard arms: `ExploreThenCommit` and `SuccessiveElimination`."""
+"""Policies that explore in rounds and then drop arms: `ExploreThenCommit` and `SuccessiveElimination`."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from sameluck.validation import require_number, require_whole
 
 
 class ExploreThenCommit(NamedTuple):
-    """Play each arm `plays` times, then the arm with the highest mean for ever (Lattimore and Szepesvari, 2020).
+    """Play each arm `plays` times, then only the arm with the highest mean (Lattimore and Szepesvari, 2020).
 
-    Each arm once in index order, round after round; after the last round the arm with the highest mean, whatever it
-    pays from then on (Algorithm 1 of the book).
+    Rounds in which each arm is played once, in index order. After `plays` rounds the arm with the highest mean is
+    played in all later periods, whatever it pays (Algorithm 1 of the book).
     """
 
     plays: int = 10
@@ -44,11 +44,11 @@ def _explore_then_commit(policy: ExploreThenCommit, tally: Tally, period: int, n
 
 
 class SuccessiveElimination(NamedTuple):
-    """Play all arms in turn, without those that are worse than another (Even-Dar, Mannor and Mansour, 2006).
+    """Play all arms in turn and drop arms that are surely worse than another (Even-Dar, Mannor and Mansour, 2006).
 
-    Rounds in which each remaining arm is played once, in index order. After the n-th round an arm leaves whose
-    mean is lower than the highest mean of those that remain by `2 * sqrt(log(4 * K * n^2 / delta) / n)` or more.
-    K is the number of arms. With rewards in [0, 1] the best arm stays for ever with probability 1 - delta.
+    Rounds in which each remaining arm is played once, in index order. After the n-th round an arm is dropped if its
+    mean is below the highest remaining mean by `2 * sqrt(log(4 * K * n^2 / delta) / n)` or more, with K the number
+    of arms. With rewards in [0, 1] the best arm is never dropped with probability 1 - delta.
     """
 
     delta: float = 0.05
@@ -57,7 +57,7 @@ class SuccessiveElimination(NamedTuple):
         require_number("SuccessiveElimination.delta", self.delta, above=0, below=1)
 
     def reward_scale(self) -> RewardScale:
-        """Sub-Gaussian rewards with variance 1 / 2; 1 / 4 in Hoeffding's bound for rewards in [0, 1]."""
+        """Return the scale of sub-Gaussian rewards with variance 1 / 2, or 1 / 4 in Hoeffding's bound."""
         return RewardScale(0.5, math.sqrt(0.5), unit_interval=True)
 
     def prepare(self, arms: int, horizon: int) -> _Distances:
@@ -67,10 +67,10 @@ class SuccessiveElimination(NamedTuple):
 
 
 class _Distances(NamedTuple):
-    distance: Floats  # to the highest mean at which an arm leaves, by round
+    distance: Floats  # below the highest mean at which an arm is dropped, by round
 
     def memory(self, arms: int) -> int:
-        return arms  # 1 for each arm that has left
+        return arms  # 1 for each arm that was dropped
 
 
 @selects(_Distances)

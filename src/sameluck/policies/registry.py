@@ -1,4 +1,4 @@
-"""The registered policies, and `as_policy`."""
+"""Discovery of built-in policies, and `as_policy`."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from sameluck.policies.base import (
 )
 from sameluck.policies.external import External
 
-for _name, _kind in text_forms.discover(policies).items():
-    if _kind is not External:  # the application has its body
-        check_complete(_kind)
-    check_when_made(_kind)
-    POLICIES[_name] = _kind
+for _name, _class in text_forms.discover(policies).items():
+    if _class is not External:  # the application makes its object
+        check_complete(_class)
+    check_when_made(_class)
+    POLICIES[_name] = _class
 for _module in pkgutil.iter_modules(fast.__path__, f"{fast.__name__}."):
     import_module(_module.name)  # it registers fast forms
 
-_FEWEST = 2  # arms
+_MIN_ARMS = 2
 
 
 def as_policy(value: object, arms: int | None) -> Policy:
-    """A policy from itself or from its text form, checked for a number of arms if that is known."""
+    """Return a policy from itself or from its text form, checked for a number of arms unless that is None."""
     policy = text_forms.parse(value, POLICIES, "policy") if isinstance(value, str) else value
-    if not has_select_function(policy, arms or _FEWEST):
+    if not has_select_function(policy, arms or _MIN_ARMS):
         raise Invalid(f"{shown(value)} is not a policy; {_remedy(value)}")
     policy = text_forms.normal_form(policy, POLICIES)
     if arms is not None:
@@ -42,9 +42,9 @@ def as_policy(value: object, arms: int | None) -> Policy:
 
 def _remedy(value: object) -> str:
     if isinstance(value, type) and value in POLICIES.values():
-        return f"it is the class of one: write {value.__name__}()"
-    known = did_you_mean(type(value).__name__.lower(), POLICIES)
+        return f"it is a policy class: write {value.__name__}()"
+    hint = did_you_mean(type(value).__name__.lower(), POLICIES)
     return (
-        f"{known}; or register your own with sameluck.selects, or name a Python object: External('mine'), and "
+        f"{hint}; or register your own with sameluck.selects, or name a Python object: External('mine'), and "
         "makers={'mine': make} for simulate"
     )

@@ -1,15 +1,15 @@
-"""Branch hints in the select functions of a user, which make an argmax about three times as fast.
+"""Branch hints in users' select functions, which make an argmax about three times as fast.
 
 The compiler tends to turn the branch of an argmax into conditional moves (`branch_hint` says what that costs). In
-machine code a body is therefore replaced by a copy with a hint where a loop over arms notes a new best one:
+machine code a function is therefore replaced by a copy with a hint where a loop over arms notes a new best arm:
 
     for arm in range(tally.pulls.size):
         if score > highest:
             branch_hint()
             best, highest = arm, score
 
-A hint changes no result, and plain Python runs the body itself. A body is compiled as it is if it has no such branch
-or its source is not at hand; for the latter a debug line of the logger `sameluck` says why.
+A hint changes no result, and plain Python runs the original function. A function without such a branch, or without
+available source, is compiled as it is; in the latter case the logger `sameluck` has a debug line with the reason.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ log = logging.getLogger("sameluck")
 
 
 @cache
-def with_branch_hints(body: FunctionType) -> FunctionType:
-    """The same function with a hint in each branch of an argmax; itself if there is none, or no source."""
+def with_branch_hints(function: FunctionType) -> FunctionType:
+    """Return a copy of a function with a hint in each branch of an argmax, or the function if it cannot have any."""
     try:
-        function = source_function(body)
-        return _compiled_like(body, function) if _insert_hints(function) else body
+        tree = source_function(function)
+        return _compiled_like(function, tree) if _insert_hints(tree) else function
     except (NoSource, SyntaxError) as reason:
-        log.debug("%s is compiled without branch hints: %s", body.__qualname__, reason)
-        return body
+        log.debug("%s is compiled without branch hints: %s", function.__qualname__, reason)
+        return function
 
 
-def _insert_hints(function: ast.FunctionDef) -> int:
-    """Insert a hint into each branch of an argmax, and return how many there are."""
+def _insert_hints(tree: ast.FunctionDef) -> int:
+    """Insert a hint into each branch of an argmax, and return the number of hints."""
     branches = {
         id(branch): branch
-        for loop in ast.walk(function)
+        for loop in ast.walk(tree)
         if isinstance(loop, ast.For) and isinstance(loop.target, ast.Name)
         for branch in ast.walk(loop)
         if isinstance(branch, ast.If) and _notes_a_new_best(branch, loop.target.id)
@@ -56,40 +56,42 @@ def _insert_hints(function: ast.FunctionDef) -> int:
 
 
 def _notes_a_new_best(branch: ast.If, arm: str) -> bool:
-    """Whether a branch keeps the loop's variable, and the next comparison is with something that it assigns."""
+    """Return whether a branch keeps the loop's variable and assigns a name that its condition compares."""
     orders = [op for node in ast.walk(branch.test) for op in getattr(node, "ops", ())]
     assignments = [node for node in branch.body if isinstance(node, ast.Assign)]
-    values = [each for node in assignments for each in getattr(node.value, "elts", [node.value])]
+    values = [value for node in assignments for value in getattr(node.value, "elts", [node.value])]
     keeps_arm = any(isinstance(value, ast.Name) and value.id == arm for value in values)
     compared = _names([branch.test], ast.Load) & _names(assignments, ast.Store)
     return keeps_arm and bool(compared) and any(isinstance(op, _ORDERS) for op in orders)
 
 
 def _names(nodes: Iterable[ast.AST], use: type[ast.expr_context]) -> set[str]:
-    every = (each for node in nodes for each in ast.walk(node))
-    return {each.id for each in every if isinstance(each, ast.Name) and isinstance(each.ctx, use)}
+    names = (name for node in nodes for name in ast.walk(node) if isinstance(name, ast.Name))
+    return {name.id for name in names if isinstance(name.ctx, use)}
 
 
-def _compiled_like(body: FunctionType, function: ast.FunctionDef) -> FunctionType:
-    """A function from a changed syntax tree, with the globals, the closure and the line numbers of the original."""
-    old = body.__code__
-    function.decorator_list, function.returns = [], None
-    function.args.defaults, function.args.kw_defaults = [], [None] * len(function.args.kwonlyargs)
-    for argument in ast.walk(function.args):
+def _compiled_like(original: FunctionType, tree: ast.FunctionDef) -> FunctionType:
+    """Return a function from a changed syntax tree, with the original's globals, closure and line numbers."""
+    old = original.__code__
+    tree.decorator_list, tree.returns = [], None
+    tree.args.defaults, tree.args.kw_defaults = [], [None] * len(tree.args.kwonlyargs)
+    for argument in ast.walk(tree.args):
         if isinstance(argument, ast.arg):
             argument.annotation = None
-    cells = dict(zip(old.co_freevars, body.__closure__ or (), strict=True))
+    # An enclosing function gives the copy free variables: those of the original, and the hint.
+    cells = dict(zip(old.co_freevars, original.__closure__ or (), strict=True))
     cells[_HINT] = CellType(branch_hint)
-    around: Any = ast.parse(f"def around({', '.join(cells)}): pass")
-    around.body[0].body = [function]
-    new = _inner(_inner(compile(around, old.co_filename, "exec", dont_inherit=True)))
+    enclosing: Any = ast.parse(f"def enclosing({', '.join(cells)}): pass")
+    enclosing.body[0].body = [tree]
+    new = _inner(_inner(compile(enclosing, old.co_filename, "exec", dont_inherit=True)))
     if {*new.co_names} != {*old.co_names} or new.co_varnames != old.co_varnames:
-        raise NoSource(
-            "its names depend on where it is defined"
-        )  # such as __private ones of a class
+        # For example, __private names in a class are mangled.
+        raise NoSource("its names depend on where it is defined")
     closure = tuple(cells[name] for name in new.co_freevars)
-    copy = FunctionType(new, body.__globals__, body.__name__, body.__defaults__, closure)
-    copy.__qualname__, copy.__module__ = body.__qualname__, body.__module__
+    copy = FunctionType(
+        new, original.__globals__, original.__name__, original.__defaults__, closure
+    )
+    copy.__qualname__, copy.__module__ = original.__qualname__, original.__module__
     return copy
 
 

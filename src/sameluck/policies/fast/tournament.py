@@ -1,4 +1,4 @@
-"""Tournaments: which of many arms has the highest mean or upper confidence bound, in O(log K) instead of O(K).
+"""Tournaments: the arm with the highest mean or upper confidence bound, found in O(log K) instead of O(K).
 
 The K arms are the leaves of a binary tree: arm a is node K + a, and the children of node n < K are nodes 2n and
 2n + 1. Each inner node holds the winner of its children, so node 1 holds the best arm. A policy observes one reward
@@ -25,7 +25,7 @@ b(g) = fl(m + fl(g w)). Let arm x win against arm y at growth `now`. It wins at 
    computed with errors of at most 3u M and 3u W, their comparison and their quotient with at most 2u (M + g W). Both
    conditions, as computed, thus imply f >= (s - 8u) (M + g W) > 0 at `now` and at g, and f is linear.
 
-Otherwise it is certain for `now` only.
+Otherwise the winner is certain for `now` only.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from sameluck.arrays import Floats, Ints
 from sameluck.compilation.decorators import branch_hint, inlined
 from sameluck.policies.base import Tally
 
-MANY_ARMS = 64  # with more, a tournament is faster than a loop over all arms
+MANY_ARMS = 64  # above, a tournament is faster than a loop over all arms
 FLOATS_PER_ARM = 8  # of memory, for `highest_bound`: two nodes
 _FIELDS = 4  # of a node
 _SLACK = 2.0**-48
@@ -54,17 +54,17 @@ class _Winner(NamedTuple):
 
 @inlined
 def _read(nodes: Floats, node: int) -> _Winner:
-    place = _FIELDS * node
-    return _Winner(nodes[place], nodes[place + 1], nodes[place + 2], nodes[place + 3])
+    offset = _FIELDS * node
+    return _Winner(nodes[offset], nodes[offset + 1], nodes[offset + 2], nodes[offset + 3])
 
 
 @inlined
 def _write(nodes: Floats, node: int, winner: _Winner) -> None:
-    place = _FIELDS * node
-    nodes[place] = winner.arm
-    nodes[place + 1] = winner.mean
-    nodes[place + 2] = winner.width
-    nodes[place + 3] = winner.until
+    offset = _FIELDS * node
+    nodes[offset] = winner.arm
+    nodes[offset + 1] = winner.mean
+    nodes[offset + 2] = winner.width
+    nodes[offset + 3] = winner.until
 
 
 @inlined
@@ -84,12 +84,12 @@ def _certain_until(winner: _Winner, loser: _Winner, now: float) -> float:
 
 
 @inlined
-def _compared(one: _Winner, other: _Winner, now: float) -> _Winner:
-    bound, other_bound = one.mean + now * one.width, other.mean + now * other.width
-    if other_bound > bound or (other_bound == bound and other.arm < one.arm):
-        one, other = other, one
-    until = min(_certain_until(one, other, now), one.until, other.until)
-    return _Winner(one.arm, one.mean, one.width, until)
+def _compared(first: _Winner, second: _Winner, now: float) -> _Winner:
+    bound, second_bound = first.mean + now * first.width, second.mean + now * second.width
+    if second_bound > bound or (second_bound == bound and second.arm < first.arm):
+        first, second = second, first
+    until = min(_certain_until(first, second, now), first.until, second.until)
+    return _Winner(first.arm, first.mean, first.width, until)
 
 
 @inlined
@@ -118,15 +118,14 @@ def _enter_arms(nodes: Floats, widths: Floats, tally: Tally) -> None:
 
 @inlined
 def highest_bound(growth: Floats, widths: Floats, tally: Tally, period: int) -> int:
-    """The arm with the largest `mean + growth[period] * widths[pulls]`, from period K + 1 on, every arm once pulled.
+    """Return the arm with the largest `mean + growth[period] * widths[pulls]`, after each arm was pulled once.
 
-    It is called in every period, keeps `FLOATS_PER_ARM * K` numbers in `tally.memory`, and needs a growth that is
-    positive and never falls.
-
-    There is no node 0; its first number is a ceiling. If the arm just played is the best again, no other arm exceeds
-    the bounds that the winners beside its path will have at the end of the block, if they are certain until then.
-    While the bound of the arm is above this ceiling, the tree is not needed.
+    It must be called in every period from K + 1 on, keeps `FLOATS_PER_ARM * K` numbers in `tally.memory`, and needs a
+    growth that is positive and never falls.
     """
+    # There is no node 0; its first number is a ceiling. If the arm just played is the best again, no other arm
+    # exceeds the bounds that the winners beside its path will have at the end of the block, if they are certain until
+    # then. While the bound of the arm is above this ceiling, the tree is not needed.
     arms, nodes = tally.pulls.size, tally.memory
     if period == arms + 1:
         _enter_arms(nodes, widths, tally)
@@ -162,17 +161,17 @@ def _winner_at(winners: Ints, node: int) -> int:
 
 @inlined
 def _higher_mean(winners: Ints, means: Floats, node: int) -> int:
-    one, other = _winner_at(winners, 2 * node), _winner_at(winners, 2 * node + 1)
-    low, high = min(one, other), max(one, other)
+    left, right = _winner_at(winners, 2 * node), _winner_at(winners, 2 * node + 1)
+    low, high = min(left, right), max(left, right)
     return high if means[high] > means[low] else low
 
 
 @inlined
 def highest_mean(tally: Tally, period: int) -> int:
-    """The arm with the highest mean, from period K + 1 on, every arm once pulled.
+    """Return the arm with the highest mean, after each arm was pulled once.
 
-    It is called whenever the arm just played need not be the best again, and keeps K numbers in `tally.memory`, the
-    first of which is free.
+    It must be called whenever the arm just played may no longer be the best. It keeps K numbers in `tally.memory` and
+    leaves the first of them free.
     """
     arms, winners = tally.pulls.size, tally.memory.view(np.int64)
     if period == arms + 1:
@@ -182,14 +181,15 @@ def highest_mean(tally: Tally, period: int) -> int:
     while node > 0:
         before, winners[node] = winners[node], _higher_mean(winners, tally.means, node)
         if winners[node] == before and before != tally.last_arm:
-            break  # nor do the nodes above change
+            break  # the nodes above do not change either
         node //= 2
     return winners[1]
 
 
 @inlined
 def highest_other_mean(tally: Tally, best: int) -> float:
-    """The highest mean of the arms other than the best: that of a winner beside its path."""
+    """Return the highest mean of the arms other than the best."""
+    # It is the mean of a winner beside the path of the best arm.
     winners, node, highest = tally.memory.view(np.int64), tally.pulls.size + best, -np.inf
     while node > 1:
         highest = max(highest, tally.means[_winner_at(winners, node ^ 1)])

@@ -48,6 +48,7 @@ class IntervalMethod:
     is_default: bool = False
     is_of_the_mean: bool = True
     valid_at_every_look: bool = False
+    is_fast: bool = True  # enough for a web request
     copies_arms: bool = False  # simulates the policies on a copy of the arms
     has_joint_intervals: bool = False  # sharper than Bonferroni's method
     has_two_sample_interval: bool = False  # other methods take differences of independent policies
@@ -134,6 +135,7 @@ class Bootstrap(IntervalMethod):
     """Bias-corrected and accelerated bootstrap (Efron, 1987), on the same resamples for all columns."""
 
     name = "bootstrap"
+    is_fast = False
 
     def interval(self, values: Floats, level: float) -> Interval:
         return bootstrap_interval(values, level)
@@ -179,6 +181,7 @@ class TwinSpread(IntervalMethod):
 
     name = "twin"
     needs = 1
+    is_fast = False
     copies_arms = True
 
 

@@ -6,7 +6,7 @@ import os
 import tempfile
 from contextlib import suppress
 from pathlib import Path as File
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from fastapi import APIRouter, Query, Response
 from fastapi.responses import FileResponse
@@ -14,6 +14,7 @@ from pydantic import BaseModel
 from starlette.background import BackgroundTask
 
 from sameluck.errors import Invalid
+from sameluck.inference.interval_methods import INTERVALS
 from sameluck.intervals import check_level
 from sameluck.live.experiment import LiveExperiment
 from sameluck.live.logs.exporting import MEDIA_TYPES
@@ -41,6 +42,13 @@ _FILE: dict[str, object] = {
 }
 
 
+# A request computes no interval that takes long: no resamples and no simulation.
+if TYPE_CHECKING:
+    FastInterval = str
+else:
+    FastInterval = Literal[tuple(name for name, method in INTERVALS.items() if method.is_fast)]
+
+
 class ResultsQuery(BaseModel):
     """Arguments of `sl.compare` and of `live.runs`."""
 
@@ -51,7 +59,7 @@ class ResultsQuery(BaseModel):
     level: float = 0.95
     control: str | None = None
     pairs: Literal["control", "all", "best"] = "control"
-    interval: Literal["t", "anytime", "median"] | None = None
+    interval: FastInterval | None = None
     simultaneous: Literal["pairs", "checkpoints", "both", "none"] | None = None
     best: bool = False
 

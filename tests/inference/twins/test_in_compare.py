@@ -47,7 +47,7 @@ class InTurn:
 def test_objects_need_their_makers(monkeypatch):
     expected = []
     monkeypatch.setattr(
-        CopySimulator, "warn_of_time", lambda self, _: expected.append(self._expected)
+        CopySimulator, "warn_of_time", lambda self, _: expected.append(self.expected)
     )
     policies = {"a": "ucb1", "b": sl.External("mine")}
     experiment = sl.Experiment(policies=policies, arms=2, horizon=4, replications=1)

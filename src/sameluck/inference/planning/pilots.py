@@ -47,6 +47,7 @@ def pilots(
     pilot = with_two_policies(experiment, replications)
     pilot, environment = fitted(pilot, environment)
     by_label = {design.label: design for design in designs if fits(design, environment)}
+    # Makers are checked for all policies, though the pilot runs two: a missing maker is an error now, not later.
     makers_of(experiment.policies, makers)
     run = partial(simulate, checkpoints=horizons, makers=makers_for(pilot.policies, makers))
     return {

@@ -48,6 +48,7 @@ class BernoulliCopy(NamedTuple):
 
     def draws(self, count: int, generator: np.random.Generator) -> list[Environment]:
         """Return a Latin hypercube sample of the posterior distribution."""
+        # A stratified sample: quantiles of 200 independent draws would be far noisier.
         shapes = self.successes + 0.5, self.users - self.successes + 0.5
         grid = latin_hypercube(count, self.users.size, generator)
         means = scipy.special.betaincinv(*shapes, grid)
@@ -67,6 +68,7 @@ class BernoulliCopy(NamedTuple):
             _MIN_PROBABILITY,
             1 - _MIN_PROBABILITY,
         )
+        # ln L = depth ln(1 - mean) + total (ln(mean) - ln(1 - mean)); the sum of squares does not matter.
         log_failure = np.log1p(-means)
         return np.hstack([log_failure, np.log(means) - log_failure, np.zeros_like(means)])
 
@@ -110,6 +112,8 @@ class GaussianCopy(NamedTuple):
         # An arm that always pays the same does so in every draw, and says nothing about them.
         constant = sds == 0
         precisions = np.where(constant, 0.0, np.where(constant, 1.0, sds) ** -2.0)
+        # ln L = depth (ln(precision) - mean^2 precision) / 2 + total mean precision - squares precision / 2, plus a
+        # constant.
         per_reward = np.log(precisions, where=~constant, out=np.zeros_like(means)) / 2
         per_reward -= means**2 * precisions / 2
         return np.hstack([per_reward, means * precisions, -precisions / 2])

@@ -63,6 +63,7 @@ def failure_of(
     Of all losses x of the far differences it has the loss that explains most of the mean loss: x times the share of
     replications that lose at least x is largest. `observed` are the observed differences.
     """
+    # Losses are positive: the sign says which of the two policies fails.
     far = far_draws(differences, half_reward)
     sign = -1.0 if differences[far].sum() < np.median(differences) * far.sum() else 1.0
     losses = np.sort(sign * differences[far])[::-1]

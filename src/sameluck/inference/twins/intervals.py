@@ -140,6 +140,7 @@ def mean_interval(
 def _resampled_means(values: Floats, count: int, generator: np.random.Generator) -> Floats:
     if count == 1:
         return values
+    # Fewer means of many differences, which bounds the time; blocks bound the memory.
     size = min(RESAMPLED_MEANS, max(1_000, _MAX_RESAMPLED // count))
     step = max(1, 1_000_000 // count)
     blocks = [min(step, size - start) for start in range(0, size, step)]

@@ -102,7 +102,7 @@ class CopySimulator:
             [names.index(pair[side]) for pair in self.pairs] for side in (0, 1)
         )
         self._makers = makers
-        self._progress, self._done, self._expected = as_progress(progress), 0, 0
+        self._progress, self._done, self.expected = as_progress(progress), 0, 0
 
     def generator(self, purpose: int) -> np.random.Generator:
         """Return the random numbers of a purpose, such as draws of the arms: the same in every call."""
@@ -110,11 +110,11 @@ class CopySimulator:
 
     def expect(self, replications: int) -> None:
         """Add replications to the total that progress reports."""
-        self._expected += replications
+        self.expected += replications
 
     def finish(self) -> None:
         """Report completion, also where fewer replications were simulated than expected."""
-        self._expected = self._done
+        self.expected = self._done
         self._report(self._done)
 
     def run(self, environment: Environment, replications: range) -> Runs:
@@ -137,9 +137,8 @@ class CopySimulator:
 
     def run_each(self, tasks: Instances) -> Iterator[Runs]:
         """Simulate each task, which is a copy and its replications; yield the runs in the order of the tasks."""
-        total = sum(len(replications) for _, replications in tasks)
         last = max(replications.stop for _, replications in tasks)
-        whole = self.experiment.replace(replications=max(total, last))
+        whole = self.experiment.replace(replications=last)
         if has_objects(whole):
             each_run = self._run_objects(whole, tasks)
         else:
@@ -165,7 +164,7 @@ class CopySimulator:
         """Warn how long Python objects will take, from a few replications."""
         if has_objects(self.experiment):
             trial = self.run(environment, range(4 * self.workers))
-            seconds = (trial.seconds or 0.0) * self._expected / trial.replications
+            seconds = (trial.seconds or 0.0) * self.expected / trial.replications
             if seconds > 10:
                 log.warning(
                     "sameluck: the twin runs Python objects for about %s seconds; fewer replications, draws and "
@@ -184,7 +183,7 @@ class CopySimulator:
     def _report(self, done: int) -> None:
         self._done = done
         if self._progress is not None:
-            self._progress(done, max(done, self._expected))
+            self._progress(done, max(done, self.expected))
 
 
 class LongRun(NamedTuple):

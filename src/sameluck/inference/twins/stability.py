@@ -68,8 +68,8 @@ def check_stability(
     moments = simulated_moments(simulated)
     # A simulated experiment has as many replications as the observed one, drawn from the long run.
     rows = generator.integers(simulated.replications, size=(SAMPLES, replications))
-    observed = _statistics(stacks.moments(), np.arange(replications)[None])
-    null = _statistics(moments, rows)
+    observed = sample_statistics(stacks.moments(), np.arange(replications)[None])
+    null = sample_statistics(moments, rows)
     trend, arm = _p_value(observed[0], null[0], two_sided=True)
     if replications * owners == 1:
         return Stability(trend, None, arm)
@@ -92,7 +92,7 @@ def reasons_to_withhold(long_run: LongRun, stability: Stability) -> tuple[str, .
     return tuple(reasons)
 
 
-def _statistics(moments: StackMoments, rows: Ints) -> tuple[Floats, Floats]:
+def sample_statistics(moments: StackMoments, rows: Ints) -> tuple[Floats, Floats]:
     """Return trend and heterogeneity of each arm (sample, arm) in samples of replications.
 
     `rows` has the replications of each sample (sample, replication).

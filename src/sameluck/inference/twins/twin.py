@@ -167,6 +167,7 @@ def twin(  # noqa: PLR0913 all but one are optional
         raise Invalid("twin needs at least two policies, got one")
     effort = checked_effort(level, replications, draws, draw_replications)
     simulator = CopySimulator(runs, workers, progress, makers=makers)
+    # The total that progress reports: what is withheld or raised later corrects it.
     points = count_points(runs.experiment.n_arms, len(simulator.pairs))
     simulator.expect(
         effort.replications + effort.draws * effort.weighted + effort.draw_replications * points

@@ -30,6 +30,7 @@ def environment(*packages: str) -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    result.filters["thousands"] = "{:,}".format
     result.filters["class_name"] = lambda value: type(value).__name__
     result.globals["version"] = version("sameluck")
     return result

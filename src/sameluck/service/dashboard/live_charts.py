@@ -43,6 +43,54 @@ def horizon_chart(verdict: Verdict) -> tuple[Chart, tuple[float, float] | None] 
     return effect_chart(finding.curve, verdict.sentence), naive_factor(finding.effect)
 
 
+class Extent(NamedTuple):
+    """A horizontal bar; its position and width are in per cent."""
+
+    x: float
+    width: float
+
+
+class IntervalDrawing(NamedTuple):
+    """The interval of an effect before the naive design's interval; positions are in per cent."""
+
+    label: str
+    replay: Extent
+    naive: Extent | None
+    zero: float
+    mean: float
+    labels: list[Label]
+
+
+def interval_drawing(verdict: Verdict) -> IntervalDrawing | None:
+    """Return the interval over the horizon on a scale that holds 0 and the naive interval; None without bounds."""
+    effect = verdict.finding.effect
+    if effect is None:
+        return None
+    factor = naive_factor(effect)
+    half = (factor[0] if factor else 1.0) * (effect.high - effect.low) / 2
+    naive_low, naive_high = effect.effect - half, effect.effect + half
+    scale = Scale(min(0.0, effect.low, naive_low), max(0.0, effect.high, naive_high))
+    zero, mean, low, high, naive_x, naive_end = (
+        scale.percent(value)
+        for value in (0.0, effect.effect, effect.low, effect.high, naive_low, naive_high)
+    )
+    low_text, high_text, mean_text = verdict.bounds
+    labels = [Label(mean, 0, mean_text, "label strong")]
+    # Labels that would overlap are left out.
+    if mean - low > 11:
+        labels += [Label(low, 0, low_text, "tick"), Label(high, 0, high_text, "tick")]
+    if min(abs(low - zero), abs(mean - zero), abs(high - zero)) > 9:
+        labels.append(Label(zero, 0, "0", "tick"))
+    return IntervalDrawing(
+        f"{mean_text}, 95% interval {low_text} to {high_text}; the wider interval is the naive design's",
+        Extent(low, high - low),
+        Extent(naive_x, naive_end - naive_x) if factor else None,
+        zero,
+        mean,
+        labels,
+    )
+
+
 def challengers_board(verdicts: Sequence[Verdict], path: str) -> LeaderBoard | None:
     """Return the leader board of many challengers, with links to their charts; None if there are few."""
     findings = [verdict.finding for verdict in verdicts if verdict.finding.effect]

@@ -1,4 +1,4 @@
-// Keeps a page up to date: fetches it again and replaces the parts that have changed. Without it a page is whole too.
+// Keep a page up to date: fetch it again and replace the parts that have changed. A page is complete without this script.
 "use strict";
 (() => {
   const root = document.documentElement;
@@ -6,7 +6,7 @@
   const seconds = Number(document.body.dataset.refresh || 0);
   let tag = "", busy = false, again = false;
 
-  // A part is left alone while somebody uses it: a field has the focus, or was changed and not sent.
+  // A part is not replaced while it is in use: a field has the focus, or was changed and not sent.
   const isChanged = (field) => {
     if (field.tagName !== "SELECT") return field.type !== "hidden" && field.value !== field.defaultValue;
     const options = [...field.options];
@@ -20,33 +20,33 @@
   const replace = (part, fresh) => {
     if (part.innerHTML === fresh.innerHTML && part.className === fresh.className) return;
     const focused = part.contains(document.activeElement) ? document.activeElement : null;
-    const place = focused ? [...part.querySelectorAll("a, button, summary, [tabindex]")].indexOf(focused) : -1;
-    const open = [...part.querySelectorAll("details[open]")].map((one) => one.id);
-    const scrolled = [...part.querySelectorAll(".scroll")].map((one) => [one.id, one.scrollTop, one.scrollLeft]);
+    const focusIndex = focused ? [...part.querySelectorAll("a, button, summary, [tabindex]")].indexOf(focused) : -1;
+    const open = [...part.querySelectorAll("details[open]")].map((details) => details.id);
+    const scrolled = [...part.querySelectorAll(".scroll")].map((box) => [box.id, box.scrollTop, box.scrollLeft]);
     part.className = fresh.className;
     for (const name of ["data-again", "aria-busy"]) {
       if (fresh.hasAttribute(name)) part.setAttribute(name, fresh.getAttribute(name)); else part.removeAttribute(name);
     }
     part.replaceChildren(...document.importNode(fresh, true).childNodes);
-    for (const id of open) { const one = document.getElementById(id); if (one) one.open = true; }
-    for (const [id, top, left] of scrolled) { const one = document.getElementById(id); if (one) { one.scrollTop = top; one.scrollLeft = left; } }
-    if (place >= 0) part.querySelectorAll("a, button, summary, [tabindex]")[place]?.focus({ preventScroll: true });
+    for (const id of open) { const details = document.getElementById(id); if (details) details.open = true; }
+    for (const [id, top, left] of scrolled) { const box = document.getElementById(id); if (box) { box.scrollTop = top; box.scrollLeft = left; } }
+    if (focusIndex >= 0) part.querySelectorAll("a, button, summary, [tabindex]")[focusIndex]?.focus({ preventScroll: true });
   };
 
   const announce = (fresh) => {
     const before = document.querySelector("[data-say]")?.dataset.say, after = fresh.querySelector("[data-say]")?.dataset.say;
-    const place = document.getElementById("announcement");
-    if (place && after && after !== before) place.textContent = after;
+    const announcement = document.getElementById("announcement");
+    if (announcement && after && after !== before) announcement.textContent = after;
   };
 
-  // The range of periods is that of the replication which is shown, even while the form is in use.
+  // The slider has the periods of the shown replication, even while the form is in use.
   const follow = (fresh) => {
-    const range = document.getElementById("period"), found = fresh.getElementById("period");
-    if (!range || !found) return;
-    range.max = found.max;
+    const range = document.getElementById("period"), current = fresh.getElementById("period");
+    if (!range || !current) return;
+    range.max = current.max;
     if (!new URLSearchParams(location.search).has("period")) {
-      range.value = found.value;
-      document.getElementById("period-shown").textContent = found.value;
+      range.value = current.value;
+      document.getElementById("period-shown").textContent = current.value;
     }
   };
 
@@ -63,23 +63,23 @@
         const fresh = new DOMParser().parseFromString(await response.text(), "text/html");
         announce(fresh);
         const parts = document.querySelectorAll("[data-part]");
-        // A part that was not there before, the stacks for instance, comes with a whole page.
+        // A new part, the stacks for instance, needs a whole page.
         if (fresh.querySelectorAll("[data-part]").length !== parts.length) { location.reload(); return; }
         for (const part of parts) {
-          const found = fresh.getElementById(part.id);
-          if (found && !inUse(part)) replace(part, found);
+          const replacement = fresh.getElementById(part.id);
+          if (replacement && !inUse(part)) replace(part, replacement);
         }
         follow(fresh);
         root.dataset.refreshed = String(Number(root.dataset.refreshed || 0) + 1);
       }
-    } catch { /* the service is away: the next try finds it again */ }
+    } catch { /* the service is unavailable: the next refresh tries again */ }
     finally {
       busy = false;
       if (again) { again = false; refresh(); }
     }
   }
 
-  // The stacks follow the replication and the period that are chosen.
+  // The stacks follow the chosen replication and period.
   document.addEventListener("input", (event) => {
     const form = event.target.closest("#scrub");
     if (!form) return;
@@ -92,7 +92,7 @@
     refresh();
   });
 
-  // A form that is previewed while it is filled in.
+  // Preview a form while it is filled in.
   let typing = 0;
   document.addEventListener("input", (event) => {
     const form = event.target.closest("form[data-live]");
@@ -106,7 +106,7 @@
     }, 300);
   });
 
-  // A value beside its slider; the other side's policy chosen: the two change places.
+  // Show a slider's value. If the other side's policy is chosen, swap the two policies.
   const sides = { a: "b", b: "a" }, chosen = (name) => document.querySelector(`[name="${name}"]:checked`)?.value;
   let before = { a: chosen("a"), b: chosen("b") };
   document.addEventListener("input", ({ target }) => {
@@ -128,7 +128,7 @@
     catch { getSelection().selectAllChildren(document.getElementById(from)); }
   });
 
-  // An answer that is being computed.
+  // Ask again while an answer is being computed.
   setInterval(() => { if (document.querySelector("[data-again]")) refresh(); }, 700);
 
   if (!seconds) return;

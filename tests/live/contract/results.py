@@ -231,7 +231,7 @@ class ResultRules:
         assert runs.replications == 0
         (note,) = runs.notes
         assert (
-            f"wait for replication 0, although 2 later ones are complete: it awaits 1 reward, by {lost.due_at}"
+            f"although 2 later replications are complete: it awaits 1 reward, by {lost.due_at}"
             in note
         )
         scenario.clock.advance(WINDOW)

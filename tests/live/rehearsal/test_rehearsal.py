@@ -183,7 +183,7 @@ def test_arms_switch_with_the_users_and_all_that_is_shown_names_the_claims_that_
         paid = np.concatenate([live.trace(number)[policy].rewards for number in range(2)])
         assert paid.tolist() == [1.0] * 20 + [1.5] * 20 + [1.0] * 10
     assert "not i.i.d." in found.caution
-    assert "a reward that is replayed comes from another time" in found.caution
+    assert "a replayed reward comes from another time" in found.caution
     assert found.caution in str(found)
     assert found.to_dict()["caution"] == found.caution
     assert live.runs().notes == (found.caution,)
@@ -207,7 +207,7 @@ def test_a_rehearsal_that_is_continued_goes_on_counting_users(start):
     second = sl.rehearse(live, switching, traffic=calm, seed=1)
     assert 0 < first.status.users < 30
     assert live.trace(0)["a"].rewards.tolist() == [1.0] * 30 + [0.0] * 10
-    assert "replications have one law" in second.caution
+    assert "Replications do not have the same distribution" in second.caution
     assert len(live.runs().notes) == 1
 
 

@@ -1,4 +1,4 @@
-"""A policy that is added to a running experiment: what it would need, and adding it."""
+"""Challengers: policies that are added to a running experiment."""
 
 from __future__ import annotations
 
@@ -25,26 +25,26 @@ from sameluck.live.state.replications import OpenReplications, PendingWrites
 from sameluck.policies.base import Policy
 from sameluck.validation import require_name
 
-# How far a challenger gets in one replication on settled entries: finished, periods replayed, entries wanted
+# Progress of a challenger in one replication on settled entries: finished, periods replayed, entries wanted
 ChallengerProgress: TypeAlias = tuple[bool, int, int]
 
 
 class Derived(NamedTuple):
-    """A replication with one more policy, derived before that policy is added."""
+    """Replication with a challenger, derived before the challenger is added."""
 
     version: int
     progress: ChallengerProgress
     state: ReplicationState | None  # None if the policy has finished it and nothing is outstanding
 
     def can_catch_up(self, row: ReplicationRow) -> bool:
-        """Whether what was settled since is all that has changed."""
+        """Return True if entries settled since are the only change."""
         if self.state is None:
             return self.version == row.version
         return self.state.taken_back == row.taken_back
 
 
 class DerivedChallenger(NamedTuple):
-    """What a policy does in the replications of one state of the database."""
+    """Replications with a challenger, derived from one state of the database."""
 
     before: DefinitionRow  # without the policy
     after: Definition
@@ -52,7 +52,7 @@ class DerivedChallenger(NamedTuple):
 
 
 class Challenger(NamedTuple):
-    """A policy to be added, on one state of the database."""
+    """Policy to be added, on one state of the database."""
 
     transaction: Transaction
     replications: OpenReplications
@@ -60,12 +60,12 @@ class Challenger(NamedTuple):
     policy: Policy | str
 
     def preview(self) -> AddedPolicy:
-        """What `join` would return; nothing is changed."""
+        """Return the result of `join` without changing anything."""
         states = self.derive().states
-        return self._summary([one.progress for one in states.values()], self._users())
+        return self._summary([derived.progress for derived in states.values()], self._users())
 
     def derive(self) -> DerivedChallenger:
-        """The replications begun so far with the policy: the long part of `join`, which changes nothing."""
+        """Derive the replications begun so far with the challenger: the long part of `join`, without any change."""
         before = self.replications.current(self.transaction)
         _ = before.engine  # raises if this process does not have the code of every policy
         after = self._added_to(before)
@@ -73,14 +73,14 @@ class Challenger(NamedTuple):
         return DerivedChallenger(before.row, after, self._derive_each(after, rows))
 
     def join(self, derived: DerivedChallenger, now: int) -> AddedPolicy:
-        """Add the policy. It reads the replications begun so far first; a complete one is opened again for it."""
-        # In the order in which a reward locks them: its replication, then the experiment if that is complete.
+        """Add the challenger, which reads the replications begun so far; complete ones may be opened again."""
+        # The lock order of a reward: its replication, then the experiment.
         key = {"experiment": self.replications.id}
         self.transaction.fetch_all(ReplicationRow, "lock_all_replications", **key)
         row = self._one(CurrentRow, "lock_experiment")
         if row.status == "failed":
             raise Invalid(f"cannot add a policy: the experiment's status is failed ({row.reason})")
-        if row.policies != derived.before:  # another process has changed the policies meanwhile
+        if row.policies != derived.before:  # another process has changed the policies since
             derived = self.derive()
         users, open_before = self._users(), self._one(NumberRow, "count_open").number
         progress = self._add(derived.after, derived.states, now)
@@ -89,11 +89,12 @@ class Challenger(NamedTuple):
         return self._summary(progress, users)
 
     def catch_up(self, derived: DerivedChallenger) -> None:
-        """Bring derived replications up to date, so that less is left while others wait."""
+        """Bring derived replications up to date without locks, so that `join` holds its locks for less time."""
         for row in self._all(ReplicationRow, "replications"):
-            one = derived.states.get(row.number)
-            if one is not None and one.state is not None and one.state.taken_back == row.taken_back:
-                self._settle_since(derived.after, one.state, row)
+            replication = derived.states.get(row.number)
+            state = None if replication is None else replication.state
+            if state is not None and state.taken_back == row.taken_back:
+                self._settle_since(derived.after, state, row)
 
     def _derive_each(self, after: Definition, rows: Sequence[ReplicationRow]) -> dict[int, Derived]:
         ledger = self.replications.ledger(self.transaction, after.engine)
@@ -108,7 +109,7 @@ class Challenger(NamedTuple):
     def _settle_since(
         self, after: Definition, state: ReplicationState, row: ReplicationRow
     ) -> None:
-        """Settle what was settled since. Only where there is something: SQLite looks for it among all entries."""
+        """Settle the entries settled since. Without any, ask no database: SQLite would search all entries."""
         if state.version != row.version:
             values = self.replications.settle_since(self.transaction, state)
             self._check_rewards(after, np.array(values))
@@ -116,24 +117,24 @@ class Challenger(NamedTuple):
     def _add(
         self, after: Definition, derived: Mapping[int, Derived], now: int
     ) -> list[ChallengerProgress]:
-        """Use a definition with one more policy; what was settled since the replications were derived is added."""
+        """Use the definition with the challenger, and settle the entries settled since it was derived."""
         self.replications.set_definition(self.transaction, after)
         outstanding = self.replications.outstanding(self.transaction)
         progress = []
         for row in self._all(ReplicationRow, "replications"):
-            one = derived.get(row.number)
-            if one is None or not one.can_catch_up(row):
-                one = self._derive_each(after, [row])[row.number]
-            if one.state is not None:
-                state = one.state
+            replication = derived.get(row.number)
+            if replication is None or not replication.can_catch_up(row):
+                replication = self._derive_each(after, [row])[row.number]
+            if replication.state is not None:
+                state = replication.state
                 self.replications.hold(self.transaction, row.number)
                 self._settle_since(after, state, row)
                 state.outstanding = outstanding.get(row.number, set())
-                one = one._replace(progress=_progress(state))
+                replication = replication._replace(progress=_progress(state))
                 self.replications.states[row.number] = state
                 writes = PendingWrites(self.transaction)
                 self.replications.write_state(writes, state, state.want_afresh(), now)
-            progress.append(one.progress)
+            progress.append(replication.progress)
         return progress
 
     def _all(self, row: type[Row], statement: str) -> list[Row]:
@@ -150,8 +151,8 @@ class Challenger(NamedTuple):
         experiment, options, name = before.experiment, self.replications.options, self.name
         require_name("a policy's name", name)
         if name in before.records:
-            what = "had" if before.records[name].removed else "has"
-            raise Invalid(f"the experiment {what} a policy {name!r} already; choose another name")
+            verb = "had" if before.records[name].removed else "has"
+            raise Invalid(f"the experiment {verb} a policy {name!r} already; choose another name")
         if options.aa:
             raise Invalid(
                 "cannot add a policy to an A/A rehearsal: every policy plays the control's rule. Start another "
@@ -170,7 +171,7 @@ class Challenger(NamedTuple):
     def _check_rewards(self, wider: Definition, values: Floats) -> None:
         if wider.binary_rewards and not np.isin(values, (0, 1)).all():
             raise Invalid(
-                f"policy {self.name!r} needs rewards 0 and 1, but the experiment has had others"
+                f"policy {self.name!r} needs rewards 0 and 1, but the experiment has had other rewards"
             )
 
     def _summary(self, progress: Sequence[ChallengerProgress], users: int) -> AddedPolicy:

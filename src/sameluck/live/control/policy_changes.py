@@ -23,7 +23,7 @@ from sameluck.wording import counted
 
 
 class PolicyChanges(NamedTuple):
-    """The changes that operators make to the policies of one experiment."""
+    """Changes that operators make to the policies of one experiment."""
 
     replications: OpenReplications
 
@@ -67,8 +67,7 @@ class PolicyChanges(NamedTuple):
         _check_names(before, [name])
         if name == values["control"]:
             raise Invalid(
-                f"policy {name!r} is the control, which the others are compared with, and cannot be removed; stop "
-                "the experiment, or start another"
+                f"policy {name!r} is the control and cannot be removed; stop the experiment, or start another"
             )
         values["policies"].pop(name)
         records = before.records | {name: before.records[name]._replace(removed=True)}
@@ -82,37 +81,37 @@ class PolicyChanges(NamedTuple):
     def replace_code(
         self, names: Sequence[str], makers: Makers | None, reason: str, *, confirm: bool
     ) -> LedgerChanges:
-        """Take over this process's code of some policies; see `LiveExperiment.replace_policy_code`."""
+        """Replace the code of policies by this process's; see `LiveExperiment.replace_policy_code`."""
         check_reason(reason)
         require_flag("confirm", confirm)
-        known = {**self.replications.makers, **checked_makers(makers)}
+        all_makers = {**self.replications.makers, **checked_makers(makers)}
 
         def change(before: Definition) -> Definition:
             _check_names(before, names)
-            return self._with_code(before, names, known)
+            return self._with_code(before, names, all_makers)
 
-        rederiving = PolicyMigration(self.replications, change, names)
+        migration = PolicyMigration(self.replications, change, names)
         if not confirm:
-            return rederiving.preview()
-        done = rederiving.apply("policy code replaced", ", ".join(names), reason)
+            return migration.preview()
+        done = migration.apply("policy code replaced", ", ".join(names), reason)
         for name, make in checked_makers(makers).items():
             self.replications.add_maker(name, make)
         return done
 
     def _with_code(self, before: Definition, names: Sequence[str], makers: Makers) -> Definition:
-        own = self.replications.define(before.row, makers)
+        here = self.replications.define(before.row, makers)
         for name in names:
-            if name in own.missing:
-                raise own.missing[name]
-            if before.records[name].fingerprint == own.fingerprints[name]:
+            if name in here.missing:
+                raise here.missing[name]
+            if before.records[name].fingerprint == here.fingerprints[name]:
                 raise Conflict(
                     f"this process has the version of policy {name!r} that the experiment has already "
-                    f"({own.fingerprints[name] or 'none'}); run this in a process with the new code",
+                    f"({here.fingerprints[name] or 'none'}); run this in a process with the new code",
                     "invalid_transition",
                 )
-        row = own.with_versions(names)._replace(revision=before.row.revision + 1)
+        row = here.with_versions(names)._replace(revision=before.row.revision + 1)
         after = self.replications.define(row, makers)
-        after.playable, after.fingerprints = own.playable, own.fingerprints
+        after.playable, after.fingerprints = here.playable, here.fingerprints
         return after
 
     def repair(self, reason: str, *, confirm: bool) -> LedgerChanges:
@@ -127,14 +126,14 @@ class PolicyChanges(NamedTuple):
             after.playable, after.fingerprints = before.playable, before.fingerprints
             return after
 
-        rederiving = PolicyMigration(
+        migration = PolicyMigration(
             self.replications, change, list(self.replications.experiment.policies)
         )
-        preview = rederiving.preview()
+        preview = migration.preview()
         if not confirm:
             return preview
         subject = counted(len(preview.differences), "replication")
-        return rederiving.apply("ledger repaired", subject, reason)
+        return migration.apply("ledger repaired", subject, reason)
 
 
 def _check_names(before: Definition, names: Sequence[str]) -> None:

@@ -1,9 +1,9 @@
-"""Deriving the ledger again, with a policy removed, with other code, or as it is: what changes, and the change.
+"""Changes of policies that require the ledger to be derived again: a removal, other code, or a repair.
 
-The policies are run on the known rewards from the start, as a challenger is. Entries that no policy needs any more
-are released: a reward that is known stays known to every policy, one that is awaited is accepted, and nobody is
-enrolled for the others. Entries that are needed now are wanted. So each policy has the law that it has alone (it
-reads every entry of a stack once, in order), whatever the policies before have requested.
+The policies are run on the known rewards from the start, like a challenger. Entries that no policy needs any more are
+released: known rewards stay known to every policy, awaited rewards are accepted, and nobody is enrolled for the other
+entries. Entries that are needed now are wanted. Each policy thus has the distribution of a solo run, whatever earlier
+policies have requested: it reads every entry of a stack once, in order.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from sameluck.live.databases.base import Transaction
 from sameluck.live.databases.rows import CurrentRow, DefinitionRow, NumberRow, ReplicationRow
 from sameluck.live.engine.protocol import Differences, ReplicationState
 from sameluck.live.state.definition import Definition
-from sameluck.live.state.digests import check_digest, known_digests
+from sameluck.live.state.digests import check_digest, stored_digests
 from sameluck.live.state.ledger import Ledger
 from sameluck.live.state.replications import OpenReplications
 from sameluck.wording import counted
@@ -24,18 +24,23 @@ Change: TypeAlias = Callable[[Definition], Definition]  # of the policies, at th
 
 
 class LedgerDifference(NamedTuple):
-    """How the ledger of a replication differs from what the policies request now."""
+    """Difference between a replication's ledger and the policies' requests.
+
+    Attributes:
+        replication: The number of the replication.
+        period: The first period in which a policy needs an entry that was not requested; None if there is none.
+        released: Entries that no policy needs any more, including known rewards.
+        wanted: Entries that are needed and were not requested.
+    """
 
     replication: int
-    period: (
-        int | None
-    )  # from which on a policy needs an entry that was not requested; None if none does
-    released: int  # entries that no policy needs any more, rewards that are known among them
-    wanted: int  # entries that are needed and were not requested
+    period: int | None
+    released: int
+    wanted: int
 
 
 class LedgerChanges(NamedTuple):
-    """What deriving the ledger again with the policies of this process changes, or has changed."""
+    """Changes of the ledger, made or previewed, when it is derived again with this process's policies."""
 
     replications: int  # begun so far
     differences: tuple[LedgerDifference, ...]
@@ -45,12 +50,12 @@ class LedgerChanges(NamedTuple):
         begun = f"{counted(self.replications, 'replication')} derived from the ledger again"
         if not self.differences:
             return f"{begun}: every entry that the policies request is in it, and no other."
-        periods = [one.period for one in self.differences if one.period is not None]
+        periods = [row.period for row in self.differences if row.period is not None]
         first = f", the first from period {min(periods):,} on" if periods else ""
-        numbers = ", ".join(str(one.replication) for one in self.differences[:10])
+        numbers = ", ".join(str(row.replication) for row in self.differences[:10])
         more = ", ..." if len(self.differences) > 10 else ""
-        released = sum(one.released for one in self.differences)
-        wanted = sum(one.wanted for one in self.differences)
+        released = sum(row.released for row in self.differences)
+        wanted = sum(row.wanted for row in self.differences)
         return (
             f"{begun}: differences in replication {numbers}{more}{first}. No policy needs "
             f"{counted(released, 'entry', 'entries')} any more, and {counted(wanted, 'entry', 'entries')} must be "
@@ -59,10 +64,10 @@ class LedgerChanges(NamedTuple):
 
 
 class _Derived(NamedTuple):
-    row: ReplicationRow  # with which it was derived
+    row: ReplicationRow  # when it was derived
     version: int
     complete: bool
-    found: Differences
+    differences: Differences
     period: int | None
 
 
@@ -73,25 +78,25 @@ class _Plan(NamedTuple):
 
 
 class PolicyMigration(NamedTuple):
-    """A change of the policies of an experiment, with what follows for its ledger."""
+    """Change of an experiment's policies, with the changes of its ledger."""
 
     replications: OpenReplications
     change: Change
-    changed: Collection[str]  # the policies whose periods are shown
+    changed: Collection[str]  # the policies whose first differing periods are reported
 
     def preview(self) -> LedgerChanges:
-        """What `apply` would do; nothing is changed."""
+        """Return the result of `apply` without changing anything."""
         return self.replications.database.read(
             lambda t: _summary(self._derive(t).states, applied=False)
         )
 
-    def apply(self, what: str, subject: str, reason: str) -> LedgerChanges:
-        """Change the policies and the ledger, and record it; the long part is done before others must wait."""
+    def apply(self, change: str, subject: str, reason: str) -> LedgerChanges:
+        """Change the policies and the ledger, and record the change; the long derivation holds no locks."""
         first = [self.replications.database.read(self._derive)]
 
         def work(transaction: Transaction) -> LedgerChanges:
-            plan = first.pop() if first else None  # it may be run again
-            return self._apply(transaction, plan, what, subject, reason)
+            plan = first.pop() if first else None  # the transaction may be run again
+            return self._apply(transaction, plan, change, subject, reason)
 
         return self.replications.database.write(work)
 
@@ -102,7 +107,7 @@ class PolicyMigration(NamedTuple):
         return _Plan(before.row, after, self._derive_each(ledger))
 
     def _derive_each(self, ledger: Ledger) -> dict[int, _Derived]:
-        digests, derived = known_digests(ledger), {}
+        digests, derived = stored_digests(ledger), {}
         key = {"experiment": self.replications.id}
         rows = ledger.transaction.fetch_all(ReplicationRow, "replications", **key)
         by_number = {row.number: row for row in rows}
@@ -116,28 +121,28 @@ class PolicyMigration(NamedTuple):
         return derived
 
     def _first_period(self, state: ReplicationState) -> int | None:
-        """The first period in which a changed policy needs an entry that was not requested."""
+        """Return the first period in which a changed policy needs an entry that was not requested."""
         names = list(state.engine.experiment.policies)
-        places = [k for k, name in enumerate(names) if name in self.changed]
-        lacking = [k for k in places if state.needed_by([k]) - state.outstanding]
+        changed = [k for k, name in enumerate(names) if name in self.changed]
+        lacking = [k for k in changed if state.needed_by([k]) - state.outstanding]
         return min((state.periods_done[k] + 1 for k in lacking), default=None)
 
     def _apply(
         self,
         transaction: Transaction,
         plan: _Plan | None,
-        what: str,
+        change: str,
         subject: str,
         reason: str,
     ) -> LedgerChanges:
-        # In the order in which a reward locks them: its replication, then the experiment if that is complete.
+        # The lock order of a reward: its replication, then the experiment.
         key = {"experiment": self.replications.id}
         rows = transaction.fetch_all(ReplicationRow, "lock_all_replications", **key)
         before = transaction.fetch_one(CurrentRow, "lock_experiment", **key)
         if plan is None or plan.before != before.policies:
             plan = self._derive(transaction)
         after, by_number = plan.after, plan.states
-        # One that was behind has other requests once a process with the code has taken it up.
+        # A replication that was behind has other requests once a process with the code has advanced it.
         stale = [
             row.number
             for row in rows
@@ -150,7 +155,7 @@ class PolicyMigration(NamedTuple):
         self.replications.set_definition(transaction, after)
         for row in rows:
             self._write(transaction, row.number, by_number[row.number], after, now)
-        self.replications.history.record(transaction, what, subject=subject, reason=reason)
+        self.replications.history.record(transaction, change, subject=subject, reason=reason)
         self.replications.continue_after(transaction, before, open_before)
         return _summary(by_number, applied=True)
 
@@ -158,9 +163,9 @@ class PolicyMigration(NamedTuple):
         self, transaction: Transaction, number: int, derived: _Derived, after: Definition, now: int
     ) -> None:
         key = {"experiment": self.replications.id, "replication": number}
-        surplus = [{**key, **entry._asdict()} for entry in derived.found.surplus]
+        surplus = [{**key, **entry._asdict()} for entry in derived.differences.surplus]
         transaction.execute_many("release", surplus)
-        wanted = [{**key, **entry._asdict()} for entry in derived.found.missing]
+        wanted = [{**key, **entry._asdict()} for entry in derived.differences.missing]
         transaction.execute_many("want", wanted)
         transaction.execute(
             "advance_replication",
@@ -177,9 +182,14 @@ class PolicyMigration(NamedTuple):
 
 
 def _summary(derived: Mapping[int, _Derived], *, applied: bool) -> LedgerChanges:
-    found = tuple(
-        LedgerDifference(number, one.period, len(one.found.surplus), len(one.found.missing))
-        for number, one in sorted(derived.items())
-        if one.found
+    differences = tuple(
+        LedgerDifference(
+            number,
+            replication.period,
+            len(replication.differences.surplus),
+            len(replication.differences.missing),
+        )
+        for number, replication in sorted(derived.items())
+        if replication.differences
     )
-    return LedgerChanges(len(derived), found, applied)
+    return LedgerChanges(len(derived), differences, applied)

@@ -1,7 +1,7 @@
-"""What is removed for good: experiments, units, and old lines of the audit log. Each is recorded in the history.
+"""Removal of experiments, units, and old lines of the audit log. Each removal is recorded in the history.
 
-Long removals are several transactions, so that users of other experiments need not wait. After each of them the
-database is consistent; if the program ends in between, the same call continues.
+A long removal takes several transactions, so that users of other experiments do not wait. The database is consistent
+after each of them; if the program ends in between, the same call continues.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ from sameluck.live.records import moment
 from sameluck.live.state.replications import OpenReplications, PendingWrites
 from sameluck.validation import require_number
 
-MOST_ENTRIES = 2_000  # of one transaction, unless one replication has more
+MAX_ENTRIES = 2_000  # in one transaction, unless a replication has more
 HOUR = 3_600 * SECOND
-ERASED = "erased "  # the beginning of a unit that was erased, which no hash has
+ERASED = "erased "  # prefix of an erased unit; no hash begins with it
 
 
 def delete_experiment(
     database: Database, settings: StoreSettings, row: ExperimentRow, reason: str
 ) -> None:
-    """Delete an experiment that has ended: the last replications first, so that what is left is consistent."""
+    """Delete an experiment that has ended, its last replications first, so that the rest stays consistent."""
     check_reason(reason)
     history, key = History(row.id, row.name, settings), {"experiment": row.id}
 
@@ -62,14 +62,14 @@ def delete_experiment(
     for first, _ in reversed(list(_spans(database.write(begin)))):
         database.write(partial(_delete_replications, key=key, first=first))
     _delete_arrivals(database, row.id)
-    database.write(partial(_delete_rest, key=key))
+    database.write(partial(_delete_experiment_rows, key=key))
 
 
 def _spans(rows: Sequence[ReplicationRow]) -> Iterator[tuple[int, int]]:
-    """The first and the last number of replications with few entries together."""
+    """Yield the first and the last number of consecutive replications with few entries."""
     first, entries = 0, 0
     for row in rows:
-        if entries and entries + row.version > MOST_ENTRIES:
+        if entries and entries + row.version > MAX_ENTRIES:
             yield first, row.number - 1
             first, entries = row.number, 0
         entries += row.version
@@ -84,25 +84,25 @@ def _delete_replications(transaction: Transaction, key: Values, first: int) -> N
 
 def _delete_arrivals(database: Database, experiment: int) -> None:
     def work(transaction: Transaction) -> int:
-        transaction.execute("delete_arrivals", experiment=experiment, limit=MOST_ENTRIES)
+        transaction.execute("delete_arrivals", experiment=experiment, limit=MAX_ENTRIES)
         return transaction.fetch_one(NumberRow, "any_arrival", experiment=experiment).number
 
     while database.write(work):
         pass
 
 
-def _delete_rest(transaction: Transaction, key: Values) -> None:
+def _delete_experiment_rows(transaction: Transaction, key: Values) -> None:
     for table in ("answers", "disabled_arms", "experiment"):
         transaction.execute(f"delete_{table}", **key)
 
 
 def erase_unit(
-    transaction: Transaction, replications: OpenReplications, code: str, reason: str
+    transaction: Transaction, replications: OpenReplications, unit_hash: str, reason: str
 ) -> int:
-    """Erase a unit; returns how many assignments it had."""
+    """Erase a unit and return the number of its assignments; see `LiveExperiment.erase`."""
     now = replications.settings.now()
-    key: Values = {"experiment": replications.id, "unit": code}
-    transaction.lock([code])  # as `assign` does
+    key: Values = {"experiment": replications.id, "unit": unit_hash}
+    transaction.lock([unit_hash])  # as `assign` does
     ids = [row.text for row in transaction.fetch_all(TextRow, "assignments_of", **key)]
     for id in ids:
         locked = transaction.fetch_one(LockedAssignment, "lock_assignment", assignment=id)
@@ -122,7 +122,7 @@ def erase_unit(
 def _end(
     transaction: Transaction, replications: OpenReplications, locked: LockedAssignment, now: int
 ) -> None:
-    """No reward can be reported any more: the default reward counts, or the entry is wanted again if not exposed."""
+    """Settle the default reward, since no reward can come any more; void the assignment if it was not exposed."""
     if locked.exposed_us is None and replications.options.exposure == "explicit":
         replications.void(transaction, locked, now)
     else:
@@ -138,14 +138,14 @@ def _erase_rewards(transaction: Transaction, experiment: int, id: str) -> None:
 
 def _note_pruned(transaction: Transaction, experiment: int, rows: Iterable[RewardRow]) -> None:
     """Keep the digests of applied rewards that leave the audit log."""
-    for number, some in groupby(rows, attrgetter("replication")):
-        digests = [entry_digest(*one[1:]) for one in some]
+    for number, group in groupby(rows, attrgetter("replication")):
+        digests = [entry_digest(*row[1:]) for row in group]
         values = {"pruned": len(digests), "digest": sum(digests) % MODULUS}
         transaction.execute("note_pruned", experiment=experiment, replication=number, **values)
 
 
 def forget_units(transaction: Transaction, replications: OpenReplications, reason: str) -> None:
-    """Destroy the key of the hashes of an experiment's units."""
+    """Destroy the key of the unit hashes; see `LiveExperiment.forget_units`."""
     key = {"experiment": replications.id}
     status = transaction.fetch_one(CurrentRow, "lock_experiment", **key).status
     if status not in ENDED:
@@ -162,11 +162,11 @@ def forget_units(transaction: Transaction, replications: OpenReplications, reaso
 def prune(
     database: Database, settings: StoreSettings, older_than: float | timedelta, reason: str
 ) -> int:
-    """Remove old lines of the audit log of complete replications; returns how many."""
+    """Remove old lines of the audit log of complete replications and return their number."""
     check_reason(reason)
     before = settings.now() - _microseconds(older_than)
     names = [row.text for row in database.read(lambda t: t.fetch_all(TextRow, "names"))]
-    return sum(_prune_one(database, settings, name, before, reason) for name in names)
+    return sum(_prune_experiment(database, settings, name, before, reason) for name in names)
 
 
 def _microseconds(older_than: object) -> int:
@@ -177,7 +177,7 @@ def _microseconds(older_than: object) -> int:
     return round(seconds * SECOND)
 
 
-def _prune_one(
+def _prune_experiment(
     database: Database, settings: StoreSettings, name: str, before: int, reason: str
 ) -> int:
     row = database.read(lambda t: t.find(ExperimentRow, "experiment", name=name))

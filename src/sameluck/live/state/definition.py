@@ -1,4 +1,4 @@
-"""The policies of a live experiment as the database has them, and the code that this process has for them."""
+"""Definition of a live experiment: the policies in the database, and this process's code for them."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ _log = logging.getLogger("sameluck")
 
 
 class PolicyRecord(NamedTuple):
-    """What the database has of a policy beside its definition."""
+    """Stored facts about a policy beside its definition."""
 
-    owner: int  # of its own stacks, where policies do not share them
+    owner: int  # of its own stacks, if the policies do not share stacks
     fingerprint: str = UNKNOWN
     added: bool = False  # after the start
     removed: bool = False
-    binary: bool = False  # it takes only rewards 0 and 1
+    binary: bool = False  # takes only rewards 0 and 1
 
 
 Records = dict[str, PolicyRecord]
 
 
 def read_records(row: DefinitionRow) -> Records:
-    """The records of all policies, those that were removed too.
+    """Return the records of all policies, including removed policies.
 
-    An experiment that was started before there were records has owners by the order of its policies.
+    An experiment that was started before there were records has stack owners in the order of its policies.
     """
     names = json.loads(row.definition)["policies"]
     first = {name: PolicyRecord(owner) for owner, name in enumerate(names, start=1)}
@@ -47,112 +47,112 @@ def read_records(row: DefinitionRow) -> Records:
 
 
 def records_text(records: Mapping[str, PolicyRecord]) -> str:
-    """Records as they are stored."""
+    """Return records as stored."""
     return json.dumps({name: record._asdict() for name, record in records.items()})
 
 
 class Definition:
-    """An experiment as it was defined at one time; its policies are prepared when they are first run."""
+    """Definition of an experiment at one time; its policies are prepared when they are first run."""
 
     def __init__(self, row: DefinitionRow, options: LiveOptions, makers: Makers) -> None:
         self.row = row
         self.records = read_records(row)
-        self.experiment, self._missing = _known(row.definition, makers)
+        self.experiment, self._missing = _read(row.definition, makers)
         self._options, self._makers = options, makers
 
     @property
     def missing(self) -> dict[str, Invalid]:
-        """The policies that this process has no code for, and why."""
+        """Policies without code in this process, with the reason."""
         return self._missing
 
     @property
     def owner_names(self) -> dict[int, str]:
-        """The policies by the owners of their stacks, those that were removed too."""
+        """Policies by stack owner, including removed policies."""
         return {record.owner: name for name, record in self.records.items()}
 
     @cached_property
     def binary_rewards(self) -> bool:
-        """Whether some policy takes only rewards 0 and 1."""
+        """True if a policy takes only rewards 0 and 1."""
         missing = any(self.records[name].binary for name in self._missing)
         return missing or needs_binary_rewards(self.experiment)
 
     @cached_property
     def playable(self) -> Engine:
-        """The prepared policies that this process has the code for."""
+        """Engine with the policies that this process has the code for."""
         policies = self.experiment.policies
-        known = {name: policy for name, policy in policies.items() if name not in self._missing}
-        if not known:
+        playable = {name: policy for name, policy in policies.items() if name not in self._missing}
+        if not playable:
             raise next(iter(self._missing.values()))
         experiment = self.experiment
-        if len(known) < len(policies):
-            experiment = experiment.replace(policies=known)
+        if len(playable) < len(policies):
+            experiment = experiment.replace(policies=playable)
         owners = {name: record.owner for name, record in self.records.items()}
-        unread = {owner for name, owner in owners.items() if name not in known}
+        unread = {owner for name, owner in owners.items() if name not in playable}
         return Scheduler(experiment, self._options, self._makers, owners, unread)
 
     @property
     def engine(self) -> Engine:
-        """All policies, prepared; raises if this process does not have the experiment's code of each."""
+        """Engine with all policies; raises if this process lacks the experiment's code of a policy."""
         if self.refusal is not None:
             raise type(self.refusal)(str(self.refusal))
         return self.playable
 
     @cached_property
     def fingerprints(self) -> dict[str, str]:
-        """The fingerprints of the policies that this process has the code for."""
+        """Fingerprints of the policies that this process has the code for."""
         if len(self._missing) >= len(self.experiment.policies):
             return {}
         reward = self._options.reward
-        return {one.name: fingerprint(one, reward) for one in self.playable.prepared}
+        return {policy.name: fingerprint(policy, reward) for policy in self.playable.prepared}
 
     @cached_property
     def refusal(self) -> SameluckError | None:
-        """Why this process does not run the policies; None if it does."""
+        """Reason why this process does not run the policies; None if it does."""
         try:
             reason = next(iter([*self._other_versions(), *self._missing.values()]), None)
-        except Exception as error:  # of a user's code
+        except Exception as error:  # raised by a user's code
             reason = OtherVersion(f"process {this_process()} cannot prepare the policies: {error}")
         if reason is not None:
             _log.warning("sameluck: %s", reason)
         return reason
 
     def after_fork(self) -> None:
-        """Let a child say itself why it does not run the policies: the refusal names the process."""
+        """Let a child process find its own refusal, since the refusal names the process."""
         vars(self).pop("refusal", None)
 
     @property
     def other_version(self) -> Diverged | None:
-        """The refusal, if it is that the code of a policy is not that of the experiment."""
+        """Refusal, if this process has other code of a policy than the experiment."""
         return self.refusal if isinstance(self.refusal, OtherVersion) else None
 
     def lacks_only_others(self, names: Collection[str]) -> bool:
-        """Whether this process lacks the code of some policies, but not of these."""
+        """Return True if this process lacks the code of policies, but not of these."""
         lacks = bool(self._missing) and self.other_version is None
         return lacks and not any(name in self._missing for name in names)
 
     def _other_versions(self) -> list[OtherVersion]:
         return [
             OtherVersion(
-                f"process {this_process()} has another version of policy {name!r} ({own or 'it does not run'}) than "
+                f"process {this_process()} has another version of policy {name!r} ({here or 'it does not run'}) than "
                 f"the experiment ({stored}) and does not run its policies; other processes carry on. Deploy the code "
                 f"that the experiment has, or see live.replace_policy_code({name!r})"
             )
-            for name, own in self.fingerprints.items()
-            if (stored := self.records[name].fingerprint) not in (UNKNOWN, own)
+            for name, here in self.fingerprints.items()
+            if (stored := self.records[name].fingerprint) not in (UNKNOWN, here)
         ]
 
     def with_versions(self, names: Collection[str] | None = None) -> DefinitionRow:
-        """The definition with this process's versions: of those policies without one, or of those named."""
+        """Return the definition's row with this process's versions: of the named policies, or of all without one."""
         records = dict(self.records)
-        for name, own in self.fingerprints.items():
+        for name, here in self.fingerprints.items():
             if name in names if names is not None else records[name].fingerprint == UNKNOWN:
                 binary = needs_binary(self.experiment.policies[name])
-                records[name] = records[name]._replace(fingerprint=own, binary=binary)
+                records[name] = records[name]._replace(fingerprint=here, binary=binary)
         return self.row._replace(fingerprints=records_text(records))
 
 
 def first_definition(experiment: Experiment, options: LiveOptions, makers: Makers) -> Definition:
-    """The definition of an experiment that starts, with the versions of this process."""
+    """Return the definition of an experiment that starts, with this process's versions."""
     row = DefinitionRow(experiment.to_json(), "{}", 0)
     before = Definition(row, options, makers)
     after = Definition(before.with_versions(), options, makers)
@@ -160,8 +160,8 @@ def first_definition(experiment: Experiment, options: LiveOptions, makers: Maker
     return after
 
 
-def _known(text: str, makers: Makers) -> tuple[Experiment, dict[str, Invalid]]:
-    """The experiment without the policies whose class this process does not have; why some cannot be run."""
+def _read(text: str, makers: Makers) -> tuple[Experiment, dict[str, Invalid]]:
+    """Return the experiment without policies of unknown classes, and why policies cannot be run here."""
     missing: dict[str, Invalid] = {}
     try:
         experiment = Experiment.from_json(text)
@@ -183,8 +183,8 @@ def _without_unknown(values: ExperimentRecord, missing: dict[str, Invalid]) -> E
             Experiment.from_dict({**values, "policies": {name: policy}, "control": name})
         except Invalid as error:
             missing[name] = Invalid(f"{error}; import the module that defines it")
-    known = {name: policy for name, policy in policies.items() if name not in missing}
-    if not known:
+    present = {name: policy for name, policy in policies.items() if name not in missing}
+    if not present:
         raise next(iter(missing.values()))
-    control = values["control"] if values["control"] in known else ""
-    return Experiment.from_dict({**values, "policies": known, "control": control})
+    control = values["control"] if values["control"] in present else ""
+    return Experiment.from_dict({**values, "policies": present, "control": control})

@@ -1,4 +1,4 @@
-"""Whether a ledger is what its policies request and holds the rewards that were acknowledged."""
+"""Verification of a ledger against its policies' requests and the acknowledged rewards."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from sameluck.errors import Diverged, OtherVersion, Unplayable
 from sameluck.live.databases.base import Transaction
 from sameluck.live.databases.rows import CurrentRow, DigestRow
 from sameluck.live.state.definition import Definition
-from sameluck.live.state.digests import check_digest, known_digests
+from sameluck.live.state.digests import check_digest, stored_digests
 from sameluck.live.state.ledger import Ledger
 from sameluck.live.state.replications import OpenReplications
 
 
 def verify(ledger: Ledger) -> int:
-    """Rebuild and check every replication and compare its rewards with their digest; returns how many there are."""
-    digests = known_digests(ledger)
+    """Rebuild and check every replication, compare its rewards with their digest, and return their number."""
+    digests = stored_digests(ledger)
     for number, settled, outstanding in ledger.entries():
         check_digest(ledger, digests, number, settled)
         ledger.check(ledger.engine.rebuild(number, settled, outstanding))
@@ -23,11 +23,11 @@ def verify(ledger: Ledger) -> int:
 
 
 def verify_or_fail(replications: OpenReplications) -> None:
-    """As `verify`; a difference sets the status to failed, and what older versions did not store is stored.
+    """Verify a ledger when an experiment is loaded; a difference sets the status to failed.
 
-    That are digests of replications of a log or of a schema before version 2, and versions of policies. A process
-    with another version of a policy raises and changes nothing. One without the code of policies that were added
-    later does not raise: it serves users, and leaves running the policies to others.
+    Digests and policy versions that older versions of sameluck did not store are stored. A process with another
+    version of a policy raises and changes nothing. A process without the code of policies that were added later does
+    not raise: it serves users, and leaves running the policies to other processes.
     """
     database = replications.database
     definition = database.read(replications.current)
@@ -55,7 +55,7 @@ def _only_added_missing(definition: Definition) -> bool:
 
 
 def _record_versions(transaction: Transaction, replications: OpenReplications) -> None:
-    """Store the versions of policies that have none; another process may have been first."""
+    """Store the versions of policies that have none; another process may have stored them before."""
     transaction.fetch_one(CurrentRow, "lock_experiment", experiment=replications.id)
     definition = replications.current(transaction)
     after = definition.with_versions()

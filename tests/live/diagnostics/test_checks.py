@@ -581,7 +581,7 @@ class TestVisits:
     def test_units_that_call_often_and_are_enrolled_more_or_less_often(self, often):
         found = visits(self.groups((1_000, 400), often))
         assert found.verdict == "watch"
-        assert "weighed by their visits" in found.sentence
+        assert "weighs units by their visits" in found.sentence
 
     def test_a_small_difference_is_none_however_many_units(self):
         assert visits(self.groups((10**6, 300_000), (10**6, 310_000))).verdict == "fine"

@@ -16,7 +16,7 @@ import budget
 import sameluck as sl
 from sameluck.live import diagnostics
 from sameluck.live.diagnostics import check, snapshot
-from sameluck.live.diagnostics.open_slots import OFTEN
+from sameluck.live.diagnostics.open_slots import MAX_VOIDS
 from sameluck.live.diagnostics.snapshot import Snapshot
 
 BERNOULLI = sl.Bernoulli([0.5, 0.6])
@@ -202,18 +202,18 @@ def test_a_long_ledger_is_read_in_part_and_in_parts(any_store, monkeypatch):
         return live._replications.read(lambda ledger: Snapshot(ledger, live.options, 0).ended)
 
     whole = ended()
-    assert whole.every == 1
+    assert whole.step == 1
     assert whole.arm.size > 30
     monkeypatch.setattr(snapshot, "CHUNK", 7)
     assert [one.tolist() for one in ended()[:4]] == [one.tolist() for one in whole[:4]]
-    monkeypatch.setattr(snapshot, "MOST_ENDED", -(-whole.arm.size // 3))
+    monkeypatch.setattr(snapshot, "MAX_ENDED", -(-whole.arm.size // 3))
     part = ended()
-    assert part.every == 3
+    assert part.step == 3
     for name in ("arm", "end", "value"):
         assert getattr(part, name).tolist() == getattr(whole, name)[::3].tolist()
     found = by_name(live.diagnostics())
     for name in ("drift", "loss", "delay"):
-        assert f"Read: one assignment in 3, {part.arm.size:,} of" in found[name].sentence
+        assert f"Read: one assignment in 3, {part.arm.size:,} ended" in found[name].sentence
         assert found[name].details["every"] == 3
 
 
@@ -524,7 +524,7 @@ class TestOpenSlots:
         assert early.details["slowest_complete_seconds"] > 0
         assert late.verdict == "watch"
         assert "Results wait for replication 0" in late.sentence
-        assert "No complete one took longer than" in late.sentence
+        assert "No complete replication took longer than" in late.sentence
         live.pause()
         at_rest = by_name(live.diagnostics())["open slots"]
         assert at_rest.verdict == "fine"
@@ -538,15 +538,15 @@ class TestOpenSlots:
     @pytest.mark.slow
     def test_an_arm_that_cannot_be_shown(self, any_store):
         live = any_store.start("shop", experiment())
-        for n in range(OFTEN + 1):
-            assert by_name(live.diagnostics())["open slots"].verdict == "fine" or n > OFTEN
+        for n in range(MAX_VOIDS + 1):
+            assert by_name(live.diagnostics())["open slots"].verdict == "fine" or n > MAX_VOIDS
             live.void(live.assign(n).id)
 
         found = by_name(live.diagnostics())["open slots"]
 
         assert found.verdict == "watch"
         assert found.details["voided_often"] == [
-            {"replication": 0, "arm": "red", "position": 0, "times": OFTEN + 1}
+            {"replication": 0, "arm": "red", "position": 0, "times": MAX_VOIDS + 1}
         ]
         assert "1 entry was voided more than 20 times" in found.sentence
         assert "that of arm red in replication 0 21 times" in found.sentence

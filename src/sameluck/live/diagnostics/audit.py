@@ -1,4 +1,4 @@
-"""`replay audit`: whether replayed rewards are what real users would have given."""
+"""`replay audit`: replayed rewards agree with the rewards of real users."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from sameluck.live.databases.rows import AuditRow, ReplicationRow
 from sameluck.live.diagnostics.check import WATCH, Check, Details, diagnostic, p_text, verdict_of
 from sameluck.live.diagnostics.snapshot import Snapshot
 
-REPLICATIONS = 10
+MIN_REPLICATIONS = 10
 
 
 def replay_audit(differences: Floats) -> Check:
-    """Whether replayed rewards are what real users would have given.
+    """Check that replayed rewards agree with the rewards of real users.
 
-    At some steps whose reward is replayed a real user is assigned too, whose reward is only compared. A replication
-    gives the sum of (real - replayed) over these steps. While the arms' rewards do not change, its mean is zero
-    whatever the policies are: t test over the replications that have audited steps.
+    At some steps with a replayed reward a real user is assigned too, for comparison only. A replication gives the sum
+    of (real - replayed) over these steps. While the arms' rewards do not change, its mean is zero whatever the
+    policies are: t test over the replications that have audited steps.
     """
     sums = np.asarray(differences, float)
     count = int(sums.size)
     details: Details = {"replications": count}
-    if count < REPLICATIONS:
-        sentence = f"The replay audit needs {REPLICATIONS} replications with audited steps and has {count}."
+    if count < MIN_REPLICATIONS:
+        sentence = f"The replay audit needs {MIN_REPLICATIONS} replications with audited steps and has {count}."
         return Check("replay audit", "unknown", sentence, None, details)
     interval, mean = t_interval(sums, 1 - WATCH), float(sums.mean())
     details |= {"mean": mean, "low": interval.low, "high": interval.high, "level": 1 - WATCH}
     verdict = verdict_of(interval.p_value)
     where = f"({interval.low:.3g} to {interval.high:.3g} at {1 - WATCH:.0%}, {p_text(interval.p_value)})"
     sentence = (
-        f"Replayed rewards agree with those of real users: {mean:+.3g} per replication {where}."
+        f"Replayed rewards agree with real users' rewards: {mean:+.3g} per replication {where}."
     )
     if verdict != "fine":
         sentence = (
@@ -46,7 +46,7 @@ def replay_audit(differences: Floats) -> Check:
 
 @diagnostic("replay audit")
 def _replay_audit(snapshot: Snapshot) -> Iterator[Check]:
-    """The sums of the complete prefix, up to the first replication with an audit that is not settled."""
+    """Read the sums of the complete prefix, up to the first replication with an unsettled audit."""
     if not snapshot.ledger.engine.audit_share:
         return
     sums: dict[int, float] = {}  # NaN if a step is not settled
@@ -56,8 +56,8 @@ def _replay_audit(snapshot: Snapshot) -> Iterator[Check]:
         difference = math.nan if step.difference is None else step.difference
         sums[step.replication] = sums.get(step.replication, 0.0) + difference
     differences = []
-    for place, (number, state, *_) in enumerate(snapshot.rows(ReplicationRow, "replications")):
-        if number != place or state != "complete" or math.isnan(sums.get(number, 0.0)):
+    for expected, (number, state, *_) in enumerate(snapshot.rows(ReplicationRow, "replications")):
+        if number != expected or state != "complete" or math.isnan(sums.get(number, 0.0)):
             break
         if number in sums:
             differences.append(sums[number])

@@ -1,4 +1,4 @@
-"""`audit log`: whether the rewards of the ledger are those that were reported."""
+"""`audit log`: the rewards of the ledger are the rewards that were reported."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from sameluck.wording import counted
 
 @diagnostic("audit log")
 def _audit_log(snapshot: Snapshot) -> Iterator[Check]:
-    """Every reward of the ledger that was reported, against its line in the audit log. There is no p-value.
+    """Compare every reported reward of the ledger with its line in the audit log. There is no p-value.
 
-    Those without a line, against the digests of the lines that were pruned or erased.
+    Rewards without a line are compared with the digests of the lines that were pruned or erased.
     """
     rows = snapshot.rows(EditedRow, "edited", first=0, stop=len(snapshot.ledger.numbers))
     before = {row.number: row[1:] for row in snapshot.rows(PrunedRow, "pruned") if row.pruned}
@@ -28,14 +28,14 @@ def _audit_log(snapshot: Snapshot) -> Iterator[Check]:
     details = {"edited": len(rows), "pruned": pruned, "wrong": wrong}
     if not rows and not wrong:
         gone = f" ({counted(pruned, 'line')} of it pruned or erased)" if pruned else ""
-        sentence = f"Every reported reward in the ledger is that of the audit log{gone}."
+        sentence = f"Every reported reward in the ledger agrees with the audit log{gone}."
         yield Check("audit log", "fine", sentence, None, details)
         return
     if rows:
         more = f" ({len(rows)} such rewards or more)" if len(rows) > 1 else ""
         first = edited_text(rows[0], snapshot.experiment.arm_names) + more
     else:
-        first = f"replication {wrong[0]}: its rewards are not those whose lines left the audit log"
+        first = f"replication {wrong[0]}: its rewards differ from the lines that left the audit log"
     sentence = (
         f"{first[0].upper()}{first[1:]}. The database was edited; restore a backup, or the value."
     )
@@ -44,12 +44,12 @@ def _audit_log(snapshot: Snapshot) -> Iterator[Check]:
 
 
 def _unlogged(snapshot: Snapshot) -> dict[int, tuple[int, int]]:
-    """Per replication the number and the digest of the reported rewards that have no line in the audit log."""
+    """Return per replication the number and the digest of reported rewards without a line in the audit log."""
     rows = snapshot.ledger.transaction.iterate(RewardRow, "unlogged", experiment=snapshot.ledger.id)
-    found = {}
-    for number, some in groupby(rows, attrgetter("replication")):
+    unlogged = {}
+    for number, group in groupby(rows, attrgetter("replication")):
         count = digest = 0
-        for row in some:
+        for row in group:
             count, digest = count + 1, (digest + entry_digest(*row[1:])) % MODULUS
-        found[number] = (count, digest)
-    return found
+        unlogged[number] = (count, digest)
+    return unlogged

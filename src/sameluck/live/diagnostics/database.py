@@ -1,4 +1,4 @@
-"""The checks of the database itself, for `sameluck live doctor`."""
+"""Checks of the database itself, for `sameluck live doctor`."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from sameluck.wording import duration
 WAL_BUG = (3, 7, 0), (3, 51, 2)
 SECOND = 1_000_000  # microseconds
 DAY = 86_400 * SECOND
-OFF_SECONDS = 2.0  # by which a clock may be off
+MAX_OFF_SECONDS = 2.0  # by which a clock may be wrong
 
 
 def examine(store: Store) -> tuple[Check, ...]:
-    """Whether the database is sound and keeps what it acknowledges."""
-    database = store._database
+    """Check that the database is sound and keeps acknowledged rewards."""
+    database = store.database
     checks = {"sqlite": _sqlite, "postgresql": _postgres}[database.kind]
     rows = _rows(database, "SELECT process, ahead_us, seen_us FROM process_clock ORDER BY process")
     clocks = {str(process): (int(ahead), int(seen)) for process, ahead, seen in rows}
@@ -90,18 +90,20 @@ def _integrity(messages: list[str]) -> Check:
 
 
 def _clocks(clocks: dict[str, tuple[int, int]]) -> Check:
-    """The clocks of the processes that serve, each by how many microseconds it is ahead and when it was seen."""
+    """Check the clocks of serving processes: the microseconds by which each is ahead, and when it was seen."""
     latest = max(seen for _, seen in clocks.values())
-    ahead = {one: by / SECOND for one, (by, seen) in clocks.items() if seen > latest - DAY}
-    off = {one: by for one, by in ahead.items() if abs(by) > OFF_SECONDS}
+    ahead = {
+        process: microseconds / SECOND
+        for process, (microseconds, seen) in clocks.items()
+        if seen > latest - DAY
+    }
+    off = {process: seconds for process, seconds in ahead.items() if abs(seconds) > MAX_OFF_SECONDS}
     if not off:
-        sentence = (
-            "The clocks of the processes that serve agree with the time that deadlines follow."
-        )
+        sentence = "The clocks of the serving processes agree with the time for deadlines."
         return _check("clocks", "fine", sentence, seconds_ahead=ahead)
     texts = [
-        f"that of {one} is {duration(abs(by))} {'ahead' if by > 0 else 'behind'}"
-        for one, by in off.items()
+        f"the clock of {process} is {duration(abs(seconds))} {'ahead' if seconds > 0 else 'behind'}"
+        for process, seconds in off.items()
     ]
     sentence = (
         f"A machine's clock is wrong, or jumped: {', '.join(texts)}. Deadlines do not follow it, but synchronise it "
@@ -132,10 +134,10 @@ def _postgres(database: Database) -> tuple[Check, ...]:
 def _durability(settings: dict[str, str]) -> Check:
     off = [name for name, value in settings.items() if value == "off"]
     if not off:
-        sentence = "What was acknowledged survives a crash of the server."
+        sentence = "Acknowledged rewards survive a crash of the server."
         return _check("durability", "fine", sentence, **settings)
     sentence = (
-        f"{' and '.join(off)} {'is' if len(off) == 1 else 'are'} off: a crash of the server may lose what was "
-        f"acknowledged. Turn {'it' if len(off) == 1 else 'them'} on in postgresql.conf."
+        f"{' and '.join(off)} {'is' if len(off) == 1 else 'are'} off: a crash of the server may lose "
+        f"acknowledged rewards. Turn {'it' if len(off) == 1 else 'them'} on in postgresql.conf."
     )
     return _check("durability", "alarm", sentence, **settings)

@@ -196,7 +196,7 @@ def _loss(snapshot: Snapshot) -> Iterator[Check]:
     names, ended = snapshot.experiment.arm_names, snapshot.ended
     late = [0] * len(names)
     for arm, count in snapshot.rows(ArmCount, "count_late"):
-        late[arm] = round(count / ended.every)
+        late[arm] = round(count / ended.step)
     blocks, silence = user_blocks(ended.arm.size), snapshot.silence_is_zero
     check = loss(ended.arm, blocks, ended.end, names, late=late, silence_is_zero=silence)
     yield ended.describe(check)

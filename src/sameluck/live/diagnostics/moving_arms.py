@@ -1,4 +1,4 @@
-"""`moving arms`: whether an experiment was rehearsed on arms that drift or switch."""
+"""`moving arms`: a rehearsal on arms that drift or switch."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ from sameluck.live.state.result_notes import moving_caution
 
 @diagnostic("moving arms")
 def _moving_arms(snapshot: Snapshot) -> Iterator[Check]:
-    """No p-value: the history of a rehearsal says so. Of real users `drift` tests it."""
+    """Read the history of rehearsals. There is no p-value; `drift` tests the arms of real users."""
     rehearsed = [*dict.fromkeys(row.text for row in snapshot.rows(TextRow, "rehearsed_on"))]
     if rehearsed:
-        sentence = " ".join(moving_caution(snapshot.experiment, one) for one in rehearsed)
+        sentence = " ".join(
+            moving_caution(snapshot.experiment, environment) for environment in rehearsed
+        )
         yield Check("moving arms", "alarm", sentence, None, {"environments": rehearsed})

@@ -1,6 +1,6 @@
-"""`rebuild`: whether every replication is what the policies do with its ledger.
+"""`rebuild`: every replication agrees with its policies' requests.
 
-`open slots`: the entries that the experiment waits for, and whether one holds it up.
+`open slots`: the entries that the experiment waits for, and whether one of them holds it up.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from sameluck.live.options import DAY, LONG_DAYS
 from sameluck.live.records import moment
 from sameluck.wording import counted, duration, sentence
 
-OFTEN = 20  # voids of one entry; more deserve attention
-SLOW, ENOUGH = 3, 10  # times the slowest complete replication, of at least so many
+MAX_VOIDS = 20  # of one entry; more deserve attention
+SLOW_FACTOR = 3  # times the slowest complete replication
+MIN_COMPLETE = 10  # replications, to know the slowest
 
 
 @diagnostic("rebuild")
@@ -37,12 +38,12 @@ def _open_slots(snapshot: Snapshot) -> Iterator[Check]:
         entries[state] = entries.get(state, 0) + count
     names = snapshot.experiment.arm_names
     voided: list[Details] = [
-        one._asdict() | {"arm": names[one.arm]}
-        for one in snapshot.rows(VoidCount, "often_voided", often=OFTEN)
+        row._asdict() | {"arm": names[row.arm]}
+        for row in snapshot.rows(VoidCount, "often_voided", often=MAX_VOIDS)
     ]
     times = snapshot.rows(ReplicationTimes, "replication_times")
     slowest = _slowest(times)
-    head = min((one for one in times if one.completed_us is None), default=None)
+    head = min((row for row in times if row.completed_us is None), default=None)
     age = (snapshot.now - head.opened_us) / SECOND if head else None
     details = {
         "status": status,
@@ -79,17 +80,17 @@ def _opened(head: ReplicationTimes, age: float) -> str:
 
 
 def _slowest(times: Sequence[ReplicationTimes]) -> float | None:
-    """The seconds that the slowest complete replication took; None if few are complete."""
-    took = [one.completed_us - one.opened_us for one in times if one.completed_us is not None]
-    return max(took) / SECOND if len(took) >= ENOUGH else None
+    """Return the seconds that the slowest complete replication took; None if few are complete."""
+    took = [row.completed_us - row.opened_us for row in times if row.completed_us is not None]
+    return max(took) / SECOND if len(took) >= MIN_COMPLETE else None
 
 
 def _slow(age: float, slowest: float | None) -> list[str]:
-    if not slowest or age <= SLOW * slowest:
+    if not slowest or age <= SLOW_FACTOR * slowest:
         return []
     return [
-        f"No complete one took longer than {duration(slowest)}: see what holds it up (too few users, rewards that "
-        "never come, a long window)."
+        f"No complete replication took longer than {duration(slowest)}: look for the cause (too few users, rewards "
+        "that never come, a long window)."
     ]
 
 
@@ -98,6 +99,6 @@ def _voided_often(voided: Sequence[Details]) -> list[str]:
         return []
     worst = "arm {arm} in replication {replication} {times:,} times".format_map(voided[0])
     return [
-        f"{counted(len(voided), 'entry was', 'entries were')} voided more than {OFTEN} times, that of "
-        f"{worst}: can that arm be shown at all?"
+        f"{counted(len(voided), 'entry was', 'entries were')} voided more than {MAX_VOIDS} times: "
+        f"{worst}. Can that arm be shown at all?"
     ]

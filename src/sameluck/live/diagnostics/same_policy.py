@@ -1,4 +1,4 @@
-"""`same policy`: whether two equal policies make no difference (A/A)."""
+"""`same policy`: two equal policies make no difference (A/A)."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from sameluck.live.diagnostics.snapshot import Snapshot
 from sameluck.policies.base import is_randomised
 from sameluck.wording import counted
 
-REPLICATIONS = 10
+MIN_REPLICATIONS = 10
 
 
 def same_policy(differences: Floats, *, exact: bool, names: Sequence[str]) -> Check:
-    """Whether two equal policies earn the same: one difference of their rewards per replication.
+    """Check that two equal policies earn the same, from the difference of their rewards per replication.
 
-    `exact` holds where they must agree to the bit: deterministic policies, or randomised ones that share their
-    noise, under a design that shares rewards. Otherwise the mean is tested by the t-mixture p-value of
-    `intervals.anytime_p_values`, which is valid after every replication.
+    `exact` means that they must agree to the bit: they are deterministic, or randomised with shared noise, under a
+    design that shares rewards. Otherwise the mean is tested by the t-mixture p-value of `intervals.anytime_p_values`,
+    which is valid after every replication.
     """
     values = np.asarray(differences, float)
     pair, count = " and ".join(names), int(values.size)
     details: Details = {"replications": count, "policies": list(names), "exact": exact}
     if exact:
         return _exactly_equal(values, pair, details)
-    if count < REPLICATIONS:
-        sentence = f"{pair} need {REPLICATIONS} replications for an A/A test and have {count}."
+    if count < MIN_REPLICATIONS:
+        sentence = f"{pair} need {MIN_REPLICATIONS} replications for an A/A test and have {count}."
         return Check("same policy", "unknown", sentence, None, details)
     p_value, mean = float(anytime_p_values(values)[-1]), float(values.mean())
     details["mean"] = mean
@@ -53,21 +53,21 @@ def _exactly_equal(values: Floats, pair: str, details: Details) -> Check:
         sentence = f"{pair} need one complete replication to be compared."
         return Check("same policy", "unknown", sentence, None, details)
     if different.size == 0:
-        where = "the one replication" if values.size == 1 else f"all {values.size:,} replications"
+        where = "the only replication" if values.size == 1 else f"all {values.size:,} replications"
         sentence = f"{pair} are the same policy and earned the same in {where}."
         return Check("same policy", "fine", sentence, None, details)
     first = int(different[0])
     sentence = (
-        f"{pair} are the same policy on the same luck, yet differ in {different.size:,} of "
+        f"{pair} are the same policy on the same rewards, yet differ in {different.size:,} of "
         f"{counted(values.size, 'replication')}, first in replication {first} by {values[first]:+.3g}. The cause is "
-        "a policy that is not a function of what it has seen, or an entry that was read twice: stop and find it."
+        "a policy that is not a function of its observations, or an entry that was read twice: stop and find it."
     )
     return Check("same policy", "alarm", sentence, None, details | {"first": first})
 
 
 @diagnostic("same policy")
 def _same_policy(snapshot: Snapshot) -> Iterator[Check]:
-    """Every policy against the first one with the same definition; nothing if the ledger cannot be rebuilt."""
+    """Compare each policy with the first policy of the same definition, unless the ledger cannot be rebuilt."""
     groups: dict[str, list[str]] = {}
     for name, policy in snapshot.experiment.policies.items():
         groups.setdefault(text_forms.write(policy), []).append(name)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from sameluck.live.diagnostics.check import Check
 
 SECOND = 1_000_000  # microseconds
-MOST_ENDED = 100_000  # assignments in memory; more hardly change a check
+MAX_ENDED = 100_000  # assignments in memory; more hardly change a check
 CHUNK = 10_000  # rows read at once
 _OPEN = -1
 Rows: TypeAlias = NDArray[Any]  # of `_ASSIGNMENT`
@@ -34,7 +34,7 @@ _ASSIGNMENT = np.dtype(
 
 
 class End(IntEnum):
-    """How an assignment ended."""
+    """End of an assignment."""
 
     OBSERVED = 0  # a reward was reported within the window
     DEFAULTED = 1  # shown, but no reward was reported: the default reward counts
@@ -44,30 +44,28 @@ class End(IntEnum):
 class EndedAssignments(NamedTuple):
     """Assignments in the order they were made, before the first that is still open.
 
-    Of later assignments only those with quick rewards have ended, which is not a fair sample. Of more than
-    `MOST_ENDED` every second, third, ... is read, whatever its reward.
+    Of later assignments, only assignments with quick rewards have ended, which is not a fair sample. If there are
+    more than `MAX_ENDED`, every second, third, ... is read, whatever its reward.
     """
 
     arm: Ints
     end: Ints  # `End` values
     value: Floats
-    delay: Floats  # seconds from showing to reward, of those observed
-    every: int = 1  # of all assignments
+    delay: Floats  # seconds from showing to reward, of observed rewards
+    step: int = 1  # every step-th assignment is read
 
     def describe(self, check: Check) -> Check:
-        """A check of these, which says so if they are a part."""
-        if self.every == 1:
+        """Return a check of these assignments, with a note if they are a sample."""
+        if self.step == 1:
             return check
-        note = (
-            f" Read: one assignment in {self.every:,}, {self.arm.size:,} of those that have ended."
-        )
-        details = check.details | {"every": self.every}
+        note = f" Read: one assignment in {self.step:,}, {self.arm.size:,} ended assignments."
+        details = check.details | {"every": self.step}
         return check._replace(sentence=check.sentence + note, details=details)
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """One experiment on one consistent state of the database."""
+    """Rows of one experiment, on one consistent state of the database."""
 
     ledger: Ledger
     options: LiveOptions
@@ -76,23 +74,23 @@ class Snapshot:
 
     @property
     def experiment(self) -> Experiment:
-        """The experiment's definition."""
+        """Definition of the experiment."""
         return self.ledger.engine.experiment
 
     def rows(self, row: type[Row], statement: str, **values: SqlValue) -> list[Row]:
-        """The rows that a statement returns for this experiment."""
+        """Return the rows of a statement for this experiment."""
         return self.ledger.transaction.fetch_all(
             row, statement, experiment=self.ledger.id, **values
         )
 
     @cached_property
     def calls(self) -> dict[str, int]:
-        """The number of calls of `assign` by reason."""
+        """Number of calls of `assign` by reason."""
         return dict(self.rows(AnswerRow, "answers"))
 
     @cached_property
     def divergence(self) -> str | None:
-        """The first difference between the ledger and what the policies do with it; None if there is none."""
+        """First difference between the ledger and the policies' requests; None if there is none."""
         try:
             verify(self.ledger)
         except (Diverged, Invalid) as error:
@@ -101,23 +99,23 @@ class Snapshot:
 
     @cached_property
     def ended(self) -> EndedAssignments:
-        """The assignments before the first that is still open."""
+        """Assignments before the first that is still open."""
         key = {"experiment": self.ledger.id}
         (row,) = self.rows(ProgressRow, "progress")
-        many = row.settled - row.imported + row.waiting + row.voided
-        every = -(-many // MOST_ENDED) or 1
+        assignments = row.settled - row.imported + row.waiting + row.voided
+        step = -(-assignments // MAX_ENDED) or 1
         rows = self.ledger.transaction.iterate(OutcomeRow, "assignments", **key, now=self.now)
-        parts, read = [], 0
-        while (part := np.fromiter(islice(rows, CHUNK), _ASSIGNMENT)).size:
-            part, whole = self._ended(part)
-            parts.append(part[-read % every :: every].copy())
-            read += part.size
-            if not whole:
+        chunks, count = [], 0
+        while (chunk := np.fromiter(islice(rows, CHUNK), _ASSIGNMENT)).size:
+            chunk, all_ended = self._ended(chunk)
+            chunks.append(chunk[-count % step :: step].copy())
+            count += chunk.size
+            if not all_ended:
                 break
-        return self._columns(np.concatenate([np.empty(0, _ASSIGNMENT), *parts]), every)
+        return self._columns(np.concatenate([np.empty(0, _ASSIGNMENT), *chunks]), step)
 
     def _ended(self, rows: Rows) -> tuple[Rows, bool]:
-        """The rows before the first assignment that is still open, and whether those are all."""
+        """Return the rows before the first assignment that is still open, and True if they are all rows."""
         # An overdue assignment has ended, whether or not `tick` has been called since.
         overdue, shown = rows["overdue"], rows["exposed"] | (self.options.exposure == "implicit")
         rows["outcome"][overdue] = np.where(shown[overdue], End.DEFAULTED, End.VOIDED)
@@ -125,9 +123,9 @@ class Snapshot:
         still_open = np.flatnonzero(rows["outcome"] == _OPEN)
         return (rows[: still_open[0]], False) if still_open.size else (rows, True)
 
-    def _columns(self, rows: Rows, every: int) -> EndedAssignments:
+    def _columns(self, rows: Rows, step: int) -> EndedAssignments:
         observed = rows[rows["outcome"] == End.OBSERVED]
         shown_us = observed["assigned_us" if self.options.exposure == "implicit" else "shown_us"]
         delay = (observed["settled_us"] - shown_us) / SECOND
         arm, end, value = (rows[name].copy() for name in ("arm", "outcome", "value"))
-        return EndedAssignments(arm, end, value, delay, every)
+        return EndedAssignments(arm, end, value, delay, step)

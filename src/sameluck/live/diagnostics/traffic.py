@@ -1,6 +1,6 @@
-"""`sample ratio`: whether the traffic gate admits its share. `enrolment`: whether calls find an open entry.
+"""`sample ratio`: the traffic gate admits its share. `enrolment`: calls find an open entry.
 
-`visits`: whether units that call often are enrolled more often.
+`visits`: units that call often are enrolled as often as others.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from sameluck.live.diagnostics.snapshot import Snapshot
 from sameluck.validation import require_number
 from sameluck.wording import counted
 
-CALLS = 100
+MIN_CALLS = 100
 PRIOR_USERS = 100  # weight of the prior on the gate's share: standard deviation 0.05 at one half
-CROWDED_OUT = 0.5  # share of calls without an open entry, of those that could be enrolled
-UNEVEN = 1.5  # times the share of units enrolled
+MAX_LEFT_OUT = 0.5  # share of calls without an open entry, of calls that could be enrolled
+UNEVEN_RATIO = 1.5  # of two shares of enrolled units
 BY_DESIGN = {records.NOT_IN_TRAFFIC_SHARE, records.NOT_RUNNING, records.DRAINING}
 
 
 def sample_ratio(inside: int, outside: int, share: float) -> Check:
-    """Whether the traffic gate admits the share it is set to; the p-value is valid after every user.
+    """Check that the traffic gate admits the share it is set to; the p-value is valid after every user.
 
-    The evidence against the share s is the ratio of the users' likelihood with the share drawn from
-    Beta(100 s, 100 (1 - s)) to that under s, a martingale of mean 1; the p-value is one over it, at most 1
-    (Lindon and Malek, 2022).
+    The evidence against the share s is a likelihood ratio: the users' likelihood with the share drawn from
+    Beta(100 s, 100 (1 - s)), divided by their likelihood under s. It is a martingale of mean 1; the p-value is its
+    inverse, at most 1 (Lindon and Malek, 2022).
     """
     require_number("share", share, above=0, at_most=1)
     if min(inside, outside) < 0:
@@ -42,8 +42,8 @@ def sample_ratio(inside: int, outside: int, share: float) -> Check:
         kept_out = f"All traffic may enter, yet the gate kept out {counted(outside, 'user')}."
         sentence = kept_out if outside else "All traffic may enter: no gate to check."
         return Check("sample ratio", "alarm" if outside else "fine", sentence, None, details)
-    if total < CALLS:
-        need = f"The traffic gate needs {CALLS} users to be judged; so far: {total}."
+    if total < MIN_CALLS:
+        need = f"The traffic gate needs {MIN_CALLS} users to be judged; so far: {total}."
         return Check("sample ratio", "unknown", need, None, details)
     a, b = PRIOR_USERS * share, PRIOR_USERS * (1 - share)
     evidence = float(scipy.special.betaln(a + inside, b + outside) - scipy.special.betaln(a, b))
@@ -54,41 +54,41 @@ def sample_ratio(inside: int, outside: int, share: float) -> Check:
     sentence = f"{counts} ({p_text(p_value)})."
     if verdict != "fine":
         sentence = (
-            f"{counts}: that is not chance ({p_text(p_value)}). Some users are lost, counted twice or routed on one "
-            "side of the gate only; find out which before believing a result."
+            f"{counts}: that is not chance ({p_text(p_value)}). Users are lost, counted twice or routed on one side "
+            "of the gate only; find the cause before believing a result."
         )
     return Check("sample ratio", verdict, sentence, p_value, details)
 
 
 def enrolment(calls_by_reason: Mapping[str, int]) -> Check:
-    """How many calls found an open entry.
+    """Check how many calls found an open entry.
 
-    Calls by reason: ASSIGNED are enrolled; STICKY and EXCLUDED are of units that were enrolled or turned away before
-    and do not count; those outside the traffic share, or while the experiment does not run or is draining, are
-    excluded by design. If more than half of the rest found no open entry, the verdict is "watch". It causes no bias,
-    only delay, so it is never an alarm.
+    Calls with the reason ASSIGNED were enrolled. STICKY and EXCLUDED calls come from units that called before and do
+    not count. Calls outside the traffic share, or while the experiment does not run or is draining, are excluded by
+    design. If more than half of the remaining calls found no open entry, the verdict is "watch". This causes delay
+    but no bias, so it is never an alarm.
     """
     calls = dict(calls_by_reason)
     entered = calls.get(records.ASSIGNED, 0)
     excluded = {
         reason: count
-        for reason, count in sorted(calls.items(), key=lambda one: (-one[1], one[0]))
+        for reason, count in sorted(calls.items(), key=lambda item: (-item[1], item[0]))
         if count and reason not in {records.ASSIGNED, records.STICKY, records.EXCLUDED}
     }
     eligible = {reason: count for reason, count in excluded.items() if reason not in BY_DESIGN}
     could = entered + sum(eligible.values())
     left_out = sum(eligible.values()) / could if could else None
     details = {"calls": calls, "could_enter": could, "left_out": left_out}
-    if could < CALLS:
-        need = f"Enrolment needs {CALLS} calls to be judged; so far: {could}."
+    if could < MIN_CALLS:
+        need = f"Enrolment needs {MIN_CALLS} calls to be judged; so far: {could}."
         return Check("enrolment", "unknown", need, None, details)
     reasons = "; ".join(
-        f"{records.REASONS.get(one, one)}: {count:,}" for one, count in excluded.items()
+        f"{records.REASONS.get(reason, reason)}: {count:,}" for reason, count in excluded.items()
     )
     sentence = f"{entered:,} of {could:,} users who could enter did."
     if excluded:
         sentence += f" Not enrolled, by reason: {reasons}."
-    if sum(eligible.values()) <= CROWDED_OUT * could:
+    if sum(eligible.values()) <= MAX_LEFT_OUT * could:
         return Check("enrolment", "fine", sentence, None, details)
     remedy = " The experiment ends later than it could; the largest number above is the cause."
     if eligible.get(records.NO_OPEN_SLOT, 0) > sum(eligible.values()) / 2:
@@ -100,35 +100,37 @@ def enrolment(calls_by_reason: Mapping[str, int]) -> Check:
 
 
 def visits(groups: Sequence[ArrivalRow]) -> Check:
-    """Whether the share of units that are enrolled depends on how often they called.
+    """Check that the share of enrolled units does not depend on how often units called.
 
-    `groups` are units by their number of visits: 1, 2 to 3, 4 to 7, ... The verdict is "watch" if the share among
-    those that called more than once is 1.5 times that among the others or more, or less than 1 / 1.5 of it, and
-    the z test of two equal shares has a p-value below 0.001. That a unit had a chance at every visit is one
-    cause (`LiveOptions.sticky_exclusion`), that units which called early had more time to return is another; so it
-    is never an alarm.
+    `groups` are units by their number of visits: 1, 2 to 3, 4 to 7, ... Two shares are compared: among units that
+    called once, and among units that called more often. The verdict is "watch" if the larger is at least 1.5 times
+    the smaller, and the z test of equal shares has a p-value below 0.001. One cause is a chance at every visit
+    (`LiveOptions.sticky_exclusion`), another that units which called early had more time to return. So it is never an
+    alarm.
     """
     arrived, enrolled = (
-        sum(getattr(one, name) for one in groups) for name in ("arrived", "enrolled")
+        sum(getattr(group, name) for group in groups) for name in ("arrived", "enrolled")
     )
-    rows = [{**one._asdict(), "share": one.enrolled / one.arrived} for one in groups]
+    rows = [{**group._asdict(), "share": group.enrolled / group.arrived} for group in groups]
     details: Details = {"arrived": arrived, "enrolled": enrolled, "by_visits": rows}
-    once = next((one for one in groups if one.least == 1), ArrivalRow(1, 0, 0))
+    once = next((group for group in groups if group.least == 1), ArrivalRow(1, 0, 0))
     often = ArrivalRow(2, arrived - once.arrived, enrolled - once.enrolled)
-    if once.arrived >= CALLS and not often.arrived:
+    if once.arrived >= MIN_CALLS and not often.arrived:
         sentence = f"{enrolled:,} of {arrived:,} units that arrived are enrolled; none came again."
         return Check("visits", "fine", sentence, None, details)
-    if min(once.arrived, often.arrived) < CALLS:
+    if min(once.arrived, often.arrived) < MIN_CALLS:
         need = (
-            f"Units by number of visits need {CALLS} that called once and {CALLS} that called more often; so far: "
-            f"{once.arrived:,} and {often.arrived:,}."
+            f"Units by number of visits need {MIN_CALLS} that called once and {MIN_CALLS} that called more often; so "
+            f"far: {once.arrived:,} and {often.arrived:,}."
         )
         return Check("visits", "unknown", need, None, details)
     p_value = _equal_shares(once, often)
-    shares = ", ".join(f"{_visits_text(one)} {one.enrolled / one.arrived:.1%}" for one in groups)
+    shares = ", ".join(
+        f"{_visits_text(group)} {group.enrolled / group.arrived:.1%}" for group in groups
+    )
     sentence = f"{enrolled:,} of {arrived:,} units that arrived are enrolled; by visits: {shares}."
-    low, high = sorted(one.enrolled / one.arrived for one in (once, often))
-    if p_value >= ALARM or high < UNEVEN * low:
+    low, high = sorted(group.enrolled / group.arrived for group in (once, often))
+    if p_value >= ALARM or high < UNEVEN_RATIO * low:
         return Check("visits", "fine", sentence, p_value, details)
     sentence += (
         " The result weighs units by their visits. Under LiveOptions.sticky_exclusion=None (the default) a unit "
@@ -137,12 +139,13 @@ def visits(groups: Sequence[ArrivalRow]) -> Check:
     return Check("visits", "watch", sentence, p_value, details)
 
 
-def _equal_shares(one: ArrivalRow, other: ArrivalRow) -> float:
-    arrived, enrolled = one.arrived + other.arrived, one.enrolled + other.enrolled
-    variance = enrolled / arrived * (1 - enrolled / arrived) * (1 / one.arrived + 1 / other.arrived)
+def _equal_shares(once: ArrivalRow, often: ArrivalRow) -> float:
+    arrived, enrolled = once.arrived + often.arrived, once.enrolled + often.enrolled
+    share = enrolled / arrived
+    variance = share * (1 - share) * (1 / once.arrived + 1 / often.arrived)
     if variance == 0:
         return 1.0
-    difference = one.enrolled / one.arrived - other.enrolled / other.arrived
+    difference = once.enrolled / once.arrived - often.enrolled / often.arrived
     return 2 * float(scipy.special.ndtr(-abs(difference) / math.sqrt(variance)))
 
 
@@ -162,7 +165,7 @@ def _enrolment(snapshot: Snapshot) -> Iterator[Check]:
 
 @diagnostic("sample ratio")
 def _sample_ratio(snapshot: Snapshot) -> Iterator[Check]:
-    """The gate decides by unit, but calls are counted: divided by the mean number of calls per enrolled unit."""
+    """Divide the counts of calls by the mean number of calls per enrolled unit, since the gate decides by unit."""
     calls = snapshot.calls
     outside = calls.get(records.NOT_IN_TRAFFIC_SHARE, 0)
     inside = sum(calls.values()) - outside

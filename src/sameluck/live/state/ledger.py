@@ -106,7 +106,7 @@ class Ledger(NamedTuple):
     def _prefix(
         self, columns: Sequence[int], checkpoints: Ints, first: int
     ) -> Iterator[tuple[SettledEntries, list[WalkResults]]]:
-        """Yield the settled entries of the complete prefix from the `first` replication on, with policies' results."""
+        """Yield settled entries and policies' results of the complete prefix, from the `first` replication on."""
         experiment = self.engine.experiment
         for expected, (number, settled, outstanding) in enumerate(self.entries(), start=first):
             results = [empty_results(experiment, checkpoints) for _ in experiment.policies]

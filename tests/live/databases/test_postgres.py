@@ -231,7 +231,7 @@ def test_an_assignment_is_voided_once_the_call_that_made_it_has_ended(postgres_u
         live = Scenario(lambda _: store).start()
         unanswered = made(live, "unit")
         with psycopg.connect(postgres_url) as busy:
-            busy.execute("SELECT pg_advisory_xact_lock(%s)", [lock_number(unanswered.code)])
+            busy.execute("SELECT pg_advisory_xact_lock(%s)", [lock_number(unanswered.unit_hash)])
             live._enrolment.mark_undelivered([unanswered])
             assert live.assign("other").enrolled
             assert live.status().voided == 0
@@ -283,16 +283,16 @@ def test_visits_are_counted_without_a_wait_for_a_unit_that_another_call_has_lock
         psycopg.connect(postgres_url) as other,
     ):
         live = Scenario(lambda _: store).start()
-        code = made(live, "unit").code
+        unit_hash = made(live, "unit").unit_hash
         live.assign("unit")
-        other.execute("SELECT pg_advisory_xact_lock(%s)", [lock_number(code)])
-        other.execute("UPDATE arrival SET visits = visits + 10 WHERE unit = %s", [code])
+        other.execute("SELECT pg_advisory_xact_lock(%s)", [lock_number(unit_hash)])
+        other.execute("UPDATE arrival SET visits = visits + 10 WHERE unit = %s", [unit_hash])
         clock.advance(2)
         assert live.assign("second", strict=True).enrolled
         other.commit()
         clock.advance(2)
         assert live.assign("third", strict=True).enrolled
-        assert other.execute(visits, [code]).fetchone() == (12,)
+        assert other.execute(visits, [unit_hash]).fetchone() == (12,)
 
 
 class TestAddresses:

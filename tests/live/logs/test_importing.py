@@ -158,11 +158,11 @@ class TestALogByAnotherPolicy:
 
         assert not record.agrees
         assert record.agreement.startswith(
-            f"the log is not what ucb1(alpha=2) would have done; first difference at line {place + 2}: it would "
+            f"ucb1(alpha=2) would have written another log; first difference at line {place + 2}: it would "
             "have played 'red', the log has 'blue'; 1 of 4 replications differ"
         )
         assert "randomised" not in record.agreement
-        assert "BEWARE: the log is not what ucb1" in str(record)
+        assert "BEWARE: ucb1" in str(record)
         assert record.live.experiment.control == "old"
 
     def test_other_random_choices(self, store):
@@ -393,7 +393,7 @@ class TestBadRows:
         assert record.rows == 159
         assert record.live.experiment.horizon == 39
         assert "159 rows imported, 1 left out" in str(record)
-        assert record.agrees or "rows left out may be why" in record.agreement
+        assert record.agrees or "rows that were left out may be the cause" in record.agreement
 
     def test_rewards_out_of_range(self, store):
         live = sl.LiveOptions(reward=sl.Reward(min=-1, max=1))

@@ -1,8 +1,8 @@
-"""Exporting a ledger, or the log of its reported rewards, as CSV, JSON Lines or Parquet.
+"""Export of a ledger, or of the reported rewards, as CSV, JSON Lines or Parquet.
 
-Rows are written as they are read: memory does not grow with the ledger. Parquet (in the file's
-metadata, under "sameluck") and JSON Lines (as the first record, of kind "experiment") contain the experiment's
-definition, its digest and its options; floats keep every bit in all three.
+Rows are written as they are read, so that memory does not grow with the ledger. Parquet (in the file's metadata,
+under "sameluck") and JSON Lines (as the first record, of kind "experiment") contain the experiment's definition,
+digest and options. Floats keep every bit in all three formats.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ from sameluck.randomness import streams
 from sameluck.validation import require_one_of
 
 CHUNK = 20_000  # rows of one Parquet group
-FORMULAS = ("=", "+", "-", "@", "\t", "\r")  # first characters of what a spreadsheet evaluates
+FORMULAS = ("=", "+", "-", "@", "\t", "\r")  # first characters of text that a spreadsheet evaluates
 
-# A column's kind: whole, number, text, truth, or time (microseconds; ISO 8601 in text, a timestamp in Parquet).
+# A column's type: whole, number, text, truth, or time (microseconds; ISO 8601 in text, a timestamp in Parquet).
 ColumnTypes: TypeAlias = dict[str, str]
 Row: TypeAlias = tuple[Any, ...]
-_PLACE: ColumnTypes = {"arm": "text", "arm_index": "whole", "position": "whole"}
+_ADDRESS: ColumnTypes = {"arm": "text", "arm_index": "whole", "position": "whole"}
 LEDGER: ColumnTypes = (
     {"replication": "whole", "policy": "text"}
-    | _PLACE
+    | _ADDRESS
     | {"state": "text", "value": "number", "source": "text", "audit": "truth"}
     | {"assignment": "text", "unit": "text"}
     | dict.fromkeys(("assigned_at", "exposed_at", "voided_at", "settled_at"), "time")
 )
 REWARDS: ColumnTypes = (
     {"assignment": "text", "replication": "whole"}
-    | _PLACE
+    | _ADDRESS
     | {"value": "number", "outcome": "text", "received_at": "time"}
 )
 SUFFIXES = {
@@ -60,9 +60,9 @@ MEDIA_TYPES = {
 
 
 class ExportTable(NamedTuple):
-    """What to write: columns, rows, and the experiment they belong to."""
+    """Columns and rows to write, and the experiment they belong to."""
 
-    kind: str  # of a row
+    row_kind: str  # the field "kind" of a row in JSON Lines
     columns: ColumnTypes
     rows: Iterator[Row]
     about: Mapping[str, object]
@@ -74,7 +74,7 @@ Writer: TypeAlias = Callable[[Path, ExportTable], None]
 def export(
     replications: OpenReplications, path: str | os.PathLike[str], *, what: str, format: str | None
 ) -> int:
-    """Write a file of an experiment, whole or not at all; the number of its rows."""
+    """Write a file of an experiment, whole or not at all, and return the number of its rows."""
     if not isinstance(what, str) or what not in TABLES:
         raise Invalid(f"export: what must be {' or '.join(TABLES)}, got {shown(what)}")
     target = file_path("export", path)
@@ -83,7 +83,7 @@ def export(
 
         def work(transaction: Transaction) -> int:
             row = transaction.fetch_one(CurrentRow, "experiment_now", experiment=replications.id)
-            definition = replications.current(transaction)
+            definition = replications.current(transaction, row)
             experiment = definition.experiment
             about = {
                 "kind": "experiment",
@@ -95,7 +95,7 @@ def export(
                 "options": replications.options.to_dict(),
                 "status": row.status,
             }
-            read, kind, columns = TABLES[what]
+            read, row_kind, columns = TABLES[what]
             counter = count()  # takes a number per row
             rows = (
                 row
@@ -103,14 +103,14 @@ def export(
                     read(transaction, replications.id, definition), counter, strict=False
                 )
             )
-            writer(draft, ExportTable(kind, columns, rows, about))
+            writer(draft, ExportTable(row_kind, columns, rows, about))
             return next(counter)
 
         return replications.database.read(work)
 
 
 def format_of(path: Path, format: str | None) -> str:
-    """The format of an export: the one given, or that of the path's suffix."""
+    """Return the format of an export, by default the format of the path's suffix."""
     if format is None:
         suffix = path.suffix.lower()
         if suffix not in SUFFIXES:
@@ -124,36 +124,36 @@ def format_of(path: Path, format: str | None) -> str:
 
 
 def _ledger(transaction: Transaction, id: int, definition: Definition) -> Iterator[Row]:
-    """Every entry in order with its assignment, then the voided assignments."""
+    """Yield every entry in order with its assignment, then the voided assignments."""
     arms, policies = definition.experiment.arm_names, definition.owner_names
     for statement in ("history", "voided"):
-        for one in transaction.iterate(HistoryRow, statement, experiment=id):
-            policy = policies[one.stack_owner] if one.stack_owner > 0 else None
-            exposed = one.state == "assigned" and one.exposed_us is not None
-            state = "exposed" if exposed else one.state
-            entry = one.replication, policy, arms[one.arm], one.arm, one.position
-            times = one.assigned_us, one.exposed_us, one.voided_us, one.settled_us
-            audit = one.stack_owner == AUDITED
-            yield *entry, state, one.value, one.source, audit, one.id, one.unit, *times
+        for row in transaction.iterate(HistoryRow, statement, experiment=id):
+            policy = policies[row.stack_owner] if row.stack_owner > 0 else None
+            exposed = row.state == "assigned" and row.exposed_us is not None
+            state = "exposed" if exposed else row.state
+            entry = row.replication, policy, arms[row.arm], row.arm, row.position
+            times = row.assigned_us, row.exposed_us, row.voided_us, row.settled_us
+            audit = row.stack_owner == AUDITED
+            yield *entry, state, row.value, row.source, audit, row.id, row.unit, *times
 
 
 def _rewards(transaction: Transaction, id: int, definition: Definition) -> Iterator[Row]:
-    """Every reported reward with its outcome, in order of arrival."""
+    """Yield every reported reward with its outcome, in order of arrival."""
     arms = definition.experiment.arm_names
     for row in transaction.iterate(EventRow, "events", experiment=id):
-        assignment, replication, arm, *rest = row
-        yield assignment, replication, arms[arm], arm, *rest
+        assignment, replication, arm, *fields = row
+        yield assignment, replication, arms[arm], arm, *fields
 
 
 TABLES = {"ledger": (_ledger, "entry", LEDGER), "rewards": (_rewards, "reward", REWARDS)}
 
 
 def _with_text_times(columns: ColumnTypes, rows: Iterable[Row]) -> Iterator[list[object]]:
-    times = [place for place, kind in enumerate(columns.values()) if kind == "time"]
+    times = [index for index, type_name in enumerate(columns.values()) if type_name == "time"]
     for row in rows:
         values = list(row)
-        for place in times:
-            values[place] = moment(values[place])
+        for index in times:
+            values[index] = moment(values[index])
         yield values
 
 
@@ -168,7 +168,7 @@ def _write_csv(path: Path, table: ExportTable) -> None:
 def _cell(value: object) -> object:
     if isinstance(value, bool):
         return "true" if value else "false"
-    # Names are text from outside; a spreadsheet must not evaluate one.
+    # Names come from users; a spreadsheet must not evaluate them.
     return f"'{value}" if isinstance(value, str) and value.startswith(FORMULAS) else value
 
 
@@ -177,12 +177,12 @@ def _write_jsonl(path: Path, table: ExportTable) -> None:
     with path.open("w", encoding="utf-8", newline="") as file:
         file.write(encode(table.about) + "\n")
         for values in _with_text_times(table.columns, table.rows):
-            file.write(encode(dict(zip(names, [table.kind, *values], strict=True))) + "\n")
+            file.write(encode(dict(zip(names, [table.row_kind, *values], strict=True))) + "\n")
 
 
 def _write_parquet(path: Path, table: ExportTable) -> None:
     arrow, parquet = optional("pyarrow", "data"), optional("pyarrow.parquet", "data")
-    kinds = {
+    types = {
         "whole": arrow.int64(),
         "number": arrow.float64(),
         "text": arrow.string(),
@@ -190,7 +190,7 @@ def _write_parquet(path: Path, table: ExportTable) -> None:
         "time": arrow.timestamp("us", tz="UTC"),
     }
     schema = arrow.schema(
-        [(name, kinds[kind]) for name, kind in table.columns.items()],
+        [(name, types[type_name]) for name, type_name in table.columns.items()],
         metadata={"sameluck": json.dumps(table.about, ensure_ascii=False)},
     )
     with parquet.ParquetWriter(path, schema) as writer:

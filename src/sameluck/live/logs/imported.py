@@ -18,15 +18,15 @@ from sameluck.wording import counted, sentence
 
 
 class Imported(NamedTuple):
-    """The result of importing a log."""
+    """Result of importing a log."""
 
     live: LiveExperiment
     rows: int  # imported
     skipped: tuple[str, ...]  # rows left out, with the reason
-    replications: tuple[str, ...]  # their names in the log; replication 0 is the first of these
+    replications: tuple[str, ...]  # names in the log; replication 0 is the first
     lengths: tuple[int, int]  # rows of the shortest replication and of the longest
-    policies: dict[str, AddedPolicy]  # how far each gets on the log alone
-    agrees: bool | None  # whether `logged_by` would have written the log; None if it was not given
+    policies: dict[str, AddedPolicy]  # progress of each policy on the log alone
+    agrees: bool | None  # True if `logged_by` would have written the log; None if it was not given
     agreement: str | None  # the same as text, with the first difference
 
     def __str__(self) -> str:
@@ -35,10 +35,10 @@ class Imported(NamedTuple):
         if self.agreement is not None:
             warning = "" if self.agrees else "BEWARE: "
             lines.append(sentence(warning + self.agreement))
-        lines += [_progress(one) for one in self.policies.values()]
+        lines += [_progress(policy) for policy in self.policies.values()]
         lines.append(
-            "Assumed: who got which arm did not depend on rewards still to come, no row is missing because of its "
-            "reward, and users are what they were."
+            "Assumed: the arm that a user got did not depend on rewards still to come, no row is missing because of "
+            "its reward, and users have not changed since."
         )
         return "\n".join(lines)
 
@@ -61,22 +61,23 @@ class Imported(NamedTuple):
         if longest > horizon:
             text += "; rows beyond the horizon are kept as further entries of their arms' stacks"
         if shortest < horizon:
-            text += "; where they end before the horizon, even the policy that wrote the log needs users"
+            text += "; if a replication ends before the horizon, even the policy that wrote the log needs users"
         if shortest < longest:
             text += ". Their lengths must not depend on their rewards"
         return [f"{text}."]
 
 
-def _progress(one: AddedPolicy) -> str:
+def _progress(added: AddedPolicy) -> str:
+    replications = counted(added.replications, "replication")
     return (
-        f"  {one.policy}: without a user {one.finished:,} of {counted(one.replications, 'replication')} finished and "
-        f"{counted(one.replayed, 'period')} replayed; at this moment it needs "
-        f"{counted(one.users_at_least, 'user')}"
+        f"  {added.policy}: without a user {added.finished:,} of {replications} finished and "
+        f"{counted(added.replayed, 'period')} replayed; at this moment it needs "
+        f"{counted(added.users_at_least, 'user')}"
     )
 
 
 class Agreement(NamedTuple):
-    """Whether the policy that is said to have written a log would have done so."""
+    """Comparison of a log with the policy that is said to have written it."""
 
     agrees: bool
     text: str
@@ -86,29 +87,29 @@ def imported(
     live: LiveExperiment,
     log: Log,
     replications: Sequence[LoggedReplication],
-    found: Agreement | None,
+    agreed: Agreement | None,
 ) -> Imported:
-    """The result of a log that has been imported."""
+    """Return the result of an imported log."""
     experiment, lengths = live.experiment, np.bincount(log.replication)
     return Imported(
         live=live,
         rows=log.row.size,
-        skipped=tuple(f"{log.unit} {one.row}: {one.what}" for one in log.problems),
+        skipped=tuple(f"{log.unit} {problem.row}: {problem.what}" for problem in log.problems),
         replications=log.replications,
         lengths=(int(lengths.min()), int(lengths.max())),
         policies={
             policy: AddedPolicy(
                 policy=policy,
                 replications=len(replications),
-                finished=sum(one.periods_done[k] == experiment.horizon for one in replications),
-                replayed=sum(one.periods_done[k] for one in replications),
-                users_at_least=sum(one.wanted[k] for one in replications),
+                finished=sum(row.periods_done[k] == experiment.horizon for row in replications),
+                replayed=sum(row.periods_done[k] for row in replications),
+                users_at_least=sum(row.wanted[k] for row in replications),
                 users_so_far=0,
             )
             for k, policy in enumerate(experiment.policies)
         },
-        agrees=found and found.agrees,
-        agreement=found and found.text,
+        agrees=agreed and agreed.agrees,
+        agreement=agreed and agreed.text,
     )
 
 
@@ -118,22 +119,22 @@ def agreement(
     replications: Sequence[LoggedReplication],
     logged_by: str | None,
 ) -> Agreement | None:
-    """Whether a policy would have done what the log has; None if none is said to have written it."""
+    """Compare a log with the policy that is said to have written it; None without such a policy."""
     if logged_by is None:
         return None
     policy = experiment.policies[logged_by]
     name = text_forms.write(policy)
-    differences = [one.difference for one in replications if one.difference is not None]
+    differences = [row.difference for row in replications if row.difference is not None]
     if not differences:
-        return Agreement(agrees=True, text=f"the log is what {name} would have done")
+        return Agreement(agrees=True, text=f"{name} would have written the same log")
     first, arms = min(differences), experiment.arm_names
     text = (
-        f"the log is not what {name} would have done; first difference at {log.unit} {first.row}: it would have "
+        f"{name} would have written another log; first difference at {log.unit} {first.row}: it would have "
         f"played {arms[first.policy_arm]!r}, the log has {arms[first.log_arm]!r}; {len(differences):,} of "
         f"{len(replications):,} replications differ"
     )
     if is_randomised(policy, experiment.n_arms):
         text += " (it is randomised, and the log has other random choices)"
     if log.problems:
-        text += " (rows left out may be why)"
+        text += " (rows that were left out may be the cause)"
     return Agreement(agrees=False, text=text)

@@ -1,8 +1,8 @@
-"""Importing a log: a production log of one policy becomes the ledger of a new experiment.
+"""Import of a production log of one policy as the ledger of a new experiment.
 
-Each row of a replication is the next entry of its arm's stack, which all policies share. This is valid if who got
-which arm did not depend on rewards still to come, if no row is missing because of its reward, and if users are now
-what they were then. Everything is computed before the transaction that writes it.
+Each row of a replication is the next entry of its arm's stack, which all policies share. This is valid under three
+assumptions. The arm that a user got did not depend on rewards still to come, no row is missing because of its reward,
+and users have not changed since. Everything is computed before the transaction that writes it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ __all__ = ["ImportRequest", "Imported", "import_log"]
 
 
 class ImportRequest(NamedTuple):
-    """The arguments of `Store.import_log`."""
+    """Arguments of `Store.import_log`."""
 
     name: str
     source: object
@@ -62,15 +62,15 @@ class ImportRequest(NamedTuple):
             )
         flags = ("skip_bad", "sorted_ok", "mismatch_ok")
         check_flags(**{flag: getattr(self, flag) for flag in flags})
-        known = isinstance(self.logged_by, str) and self.logged_by in self.policies
-        if self.logged_by is not None and not known:
+        is_policy = isinstance(self.logged_by, str) and self.logged_by in self.policies
+        if self.logged_by is not None and not is_policy:
             raise Invalid(
                 f"import_log: logged_by {shown(self.logged_by)} is not one of policies; "
                 f"{did_you_mean(self.logged_by, self.policies)}"
             )
 
     def read(self) -> Log:
-        """The log without rows that cannot be used; raise `Invalid` for these unless they may be skipped."""
+        """Return the log without unusable rows; raise `Invalid` if there are any, unless they may be skipped."""
         columns = {role: getattr(self, role) for role in ("arm", "reward", "replication", "time")}
         low, high = self.options.reward.min, self.options.reward.max
         log = read_log(self.source, **columns, arm_names=self.arms, low=low, high=high)
@@ -86,7 +86,7 @@ class ImportRequest(NamedTuple):
         return log
 
     def experiment(self, log: Log) -> Experiment:
-        """The experiment that begins with a log."""
+        """Return the experiment that begins with a log."""
         lengths = np.bincount(log.replication)
         experiment = Experiment(
             policies=self.policies,
@@ -107,20 +107,20 @@ class ImportRequest(NamedTuple):
 
 
 def _binary(log: Log) -> Log:
-    """The log with every reward but 0 and 1 as a problem."""
+    """Return the log with every reward other than 0 and 1 as a problem."""
     good = np.isin(log.reward, (0.0, 1.0))
-    more = [
+    problems = [
         Problem(row, f"reward {value:g} is neither 0 nor 1, and a policy counts successes")
         for row, value in zip(log.row[~good].tolist(), log.reward[~good].tolist(), strict=True)
     ]
-    left, replication = np.unique(log.replication[good], return_inverse=True)
+    remaining, replication = np.unique(log.replication[good], return_inverse=True)
     return log._replace(
-        replications=tuple(log.replications[place] for place in left.tolist()),
+        replications=tuple(log.replications[index] for index in remaining.tolist()),
         replication=replication,
         arm=log.arm[good],
         reward=log.reward[good],
         row=log.row[good],
-        problems=tuple(sorted([*log.problems, *more])),
+        problems=tuple(sorted([*log.problems, *problems])),
     )
 
 
@@ -131,28 +131,28 @@ def import_log(request: ImportRequest, start: Start) -> Imported:
     experiment = request.experiment(log)
     stacks = LogStacks(log)
     replications = stacks.replay_all(experiment, options, makers, request.logged_by)
-    found = agreement(experiment, log, replications, request.logged_by)
-    refuse_order(request, log, found)
+    agreed = agreement(experiment, log, replications, request.logged_by)
+    refuse_order(request, log, agreed)
     new = StartRequest(request.name, experiment, options, makers)
-    begun = start(new, lambda *at: write_ledger(stacks, replications, *at))
-    return imported(begun, log, replications, found)
+    live = start(new, lambda *at: write_ledger(stacks, replications, *at))
+    return imported(live, log, replications, agreed)
 
 
-def refuse_order(request: ImportRequest, log: Log, found: Agreement | None) -> None:
-    """Raise `Invalid` if the order of a log is not that of its users, unless that was confirmed."""
+def refuse_order(request: ImportRequest, log: Log, agreed: Agreement | None) -> None:
+    """Raise `Invalid` if the rows of a log are not in the order of its users, unless that was confirmed."""
     if not request.sorted_ok and sorted_by_reward(log):
         raise Invalid(
-            f"{log.name}: the rewards of its arms are sorted, so that its order is not that of users; name the "
-            "column of time (time=), or export the log in its order. If it is, pass sorted_ok=True (--sorted-ok)"
+            f"{log.name}: the rewards of its arms are sorted, so its rows are not in the order of users; name the "
+            "time column (time=), or export the log in its order. If they are, pass sorted_ok=True (--sorted-ok)"
         )
-    if found is not None and not found.agrees and not request.mismatch_ok:
+    if agreed is not None and not agreed.agrees and not request.mismatch_ok:
         raise Invalid(
-            f"{log.name}: {found.text}. Then the order of the log, the policy or its parameters may be wrong; pass "
-            "mismatch_ok=True (--mismatch-ok) if they are not, or leave out logged_by"
+            f"{log.name}: {agreed.text}. The order of the log, the policy or its parameters may be wrong; pass "
+            "mismatch_ok=True (--mismatch-ok) if they are right, or leave out logged_by"
         )
-    if not request.sorted_ok and not (found and found.agrees) and sorted_by_arm(log):
+    if not request.sorted_ok and not (agreed and agreed.agrees) and sorted_by_arm(log):
         raise Invalid(
-            f"{log.name}: its rows are sorted by arm, so that its order is not that of users; name the column of "
-            "time (time=), or export the log in its order. If the rows of each arm are in their order, as in an "
-            "exported ledger, pass sorted_ok=True (--sorted-ok)"
+            f"{log.name}: its rows are sorted by arm and not in the order of users; name the time column (time=), or "
+            "export the log in its order. If each arm's rows are in the order of users, as in an exported ledger, "
+            "pass sorted_ok=True (--sorted-ok)"
         )

@@ -1,4 +1,4 @@
-"""A log as a ledger: its rows as entries of the shared stacks, and the policies run on them."""
+"""Log as a ledger: its rows as entries of the shared stacks, and the policies run on them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sameluck.logs.rows import Log
 
 
 class Difference(NamedTuple):
-    """The first row of a replication at which a policy plays another arm than the log has."""
+    """First row of a replication at which a policy plays another arm than the log."""
 
     row: int
     policy_arm: int
@@ -26,7 +26,7 @@ class Difference(NamedTuple):
 
 
 class LoggedReplication(NamedTuple):
-    """The state of one replication after every policy has run as far as the log reaches."""
+    """State of one replication after every policy has run as far as the log reaches."""
 
     number: int
     version: int
@@ -38,27 +38,27 @@ class LoggedReplication(NamedTuple):
 
 
 class LogStacks:
-    """The rows of a log by replication, arm and position."""
+    """Rows of a log by replication, arm and position."""
 
     def __init__(self, log: Log) -> None:
         self.log = log
-        code = log.replication * len(log.arms) + log.arm
-        order = np.argsort(code, kind="stable")
-        code = code[order]
+        stack = log.replication * len(log.arms) + log.arm
+        order = np.argsort(stack, kind="stable")
+        stack = stack[order]
         self.replication: Ints = log.replication[order]
         self.arm: Ints = log.arm[order]
-        self.position: Ints = np.arange(code.size) - np.searchsorted(code, code)
+        self.position: Ints = np.arange(stack.size) - np.searchsorted(stack, stack)
         self.value: Floats = log.reward[order]
         numbers = np.arange(len(log.replications) + 1)
         self.starts: Ints = np.searchsorted(log.replication, numbers)
         self.settled: Ints = order - self.starts[self.replication] + 1  # the order of the log
 
     def span(self, number: int) -> slice:
-        """The rows of one replication."""
+        """Return the rows of one replication."""
         return slice(self.starts[number], self.starts[number + 1])
 
     def entries(self, number: int) -> SettledEntries:
-        """The settled entries of one replication."""
+        """Return the settled entries of one replication."""
         span = self.span(number)
         value = self.value[span]
         stack_owner, imported = np.full(value.size, SHARED), np.ones(value.size, bool)
@@ -71,7 +71,7 @@ class LogStacks:
         makers: Makers | None,
         logged_by: str | None,
     ) -> list[LoggedReplication]:
-        """Run every policy on the entries of every replication; compare the one that wrote the log with it."""
+        """Run every policy on every replication, and compare the policy that wrote the log with the log."""
         engine = Scheduler(experiment, options, makers)
         numbers = range(len(self.log.replications))
         return [self._replay(engine, number, logged_by) for number in numbers]
@@ -105,7 +105,7 @@ class LogStacks:
         )
 
     def rows(self, experiment: int, now: int) -> Iterator[dict[str, str | float]]:
-        """The parameters of `import_entry` for every entry."""
+        """Yield the parameters of `import_entry` for every entry."""
         common: dict[str, str | float] = {
             "experiment": experiment,
             "stack_owner": SHARED,
@@ -129,20 +129,20 @@ def write_ledger(
     rows = [
         {
             "experiment": experiment,
-            "number": one.number,
-            "state": "complete" if one.complete else "open",
-            "version": one.version,
-            "policies": len(one.periods_done),
-            "complete": one.complete,
+            "number": replication.number,
+            "state": "complete" if replication.complete else "open",
+            "version": replication.version,
+            "policies": len(replication.periods_done),
+            "complete": replication.complete,
             "now": now,
         }
-        for one in replications
+        for replication in replications
     ]
     transaction.execute_many("import_replication", rows)
     transaction.execute_many("import_entry", stacks.rows(experiment, now))
     wanted = [
-        {"experiment": experiment, "replication": one.number, **entry._asdict()}
-        for one in replications
-        for entry in one.outstanding
+        {"experiment": experiment, "replication": replication.number, **entry._asdict()}
+        for replication in replications
+        for entry in replication.outstanding
     ]
     transaction.execute_many("want", wanted)

@@ -359,7 +359,7 @@ class TestLoss:
             {"arm": "b", "assigned": 55, "observed": 50, "defaulted": 5, "voided": 0, "late": 0},
         ]
         assert found.verdict == "unknown"
-        assert "20 of a kind are needed" in found.sentence
+        assert "20 of each sort are needed" in found.sentence
         assert "Of 155 assigned, never shown: a 2.0%, b 0.0%." in found.sentence
         assert "3 rewards (2.1% of all) came after the window" in found.sentence
 

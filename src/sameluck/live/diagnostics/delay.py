@@ -1,4 +1,4 @@
-"""`delay`: how long rewards take, and whether the reward window ends before they are reported."""
+"""`delay`: the time that rewards take, which the reward window must exceed."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from sameluck.live.diagnostics.check import WATCH, Check, diagnostic
 from sameluck.live.diagnostics.snapshot import End, Snapshot
 from sameluck.wording import arm_in, duration, listed
 
-DELAYS = 50
+MIN_REWARDS = 50
 TAIL_WATCH, TAIL_ALARM = 0.01, 0.03  # share of the window's rewards that came in its last tenth
 
 
 class ArmDelays(TypedDict, total=False):
-    """The delays of one arm in seconds; quantiles if it has rewards, the last tenth if there is a window."""
+    """Delays of one arm in seconds: quantiles if it has rewards, the last tenth if there is a window."""
 
     arm: str
     rewards: int
@@ -31,33 +31,33 @@ class ArmDelays(TypedDict, total=False):
 
 
 def delay(arm: Ints, seconds: Floats, arm_names: Sequence[str], *, window: float | None) -> Check:
-    """How long rewards take, and whether the window ends before they are reported.
+    """Check that the window does not end before rewards are reported.
 
     `arm` and `seconds` hold the arm and the time from showing to reward of each reward within the window. Only
-    assignments old enough to have ended may be included, or quick rewards are over-represented. Per arm the share of
-    rewards in the last tenth of the window is bounded from below (Clopper and Pearson, 99% over all arms together):
-    the verdict is "watch" above 1%, "alarm" above 3%. With exponential delays these mean that 2% and 11% of all
-    rewards come after the window. There is no p-value.
+    assignments old enough to have ended may be included, or quick rewards are over-represented. Per arm, the share of
+    rewards in the last tenth of the window is bounded from below (Clopper and Pearson, 99% over all arms together).
+    The verdict is "watch" above 1% and "alarm" above 3%. With exponential delays, 2% and 11% of all rewards then come
+    after the window. There is no p-value.
     """
     if arm.shape != seconds.shape:
         raise Invalid("delay needs arrays of equal length")
     rows = [
-        _delays_of(str(name), seconds[arm == place], window, len(arm_names))
-        for place, name in enumerate(arm_names)
+        _delays_of(str(name), seconds[arm == index], window, len(arm_names))
+        for index, name in enumerate(arm_names)
     ]
     details = {"window": window, "arms": rows}
-    if seconds.size < DELAYS:
-        need = f"Delays need {DELAYS} rewards to be judged; so far: {seconds.size}."
+    if seconds.size < MIN_REWARDS:
+        need = f"Delays need {MIN_REWARDS} rewards to be judged; so far: {seconds.size}."
         return Check("delay", "unknown", need, None, details)
     times = listed(
-        f"{arm_in(one['arm'])} {duration(one['median'])} (99%: {duration(one['p99'])})"
-        for one in rows
-        if one["rewards"]
+        f"{arm_in(row['arm'])} {duration(row['median'])} (99%: {duration(row['p99'])})"
+        for row in rows
+        if row["rewards"]
     )
     half = f"Half of the rewards came within: {times}."
     if window is None:
         return Check("delay", "fine", f"{half} No window is set.", None, details)
-    worst = max(rows, key=lambda one: one.get("last_tenth_at_least", 0.0))
+    worst = max(rows, key=lambda row: row.get("last_tenth_at_least", 0.0))
     least = worst.get("last_tenth_at_least", 0.0)
     if least <= TAIL_WATCH:
         sentence = f"{half} Few come near the end of the window of {duration(window)}."
@@ -75,7 +75,7 @@ def _delays_of(name: str, seconds: Floats, window: float | None, arms: int) -> A
     row: ArmDelays = {"arm": name, "rewards": count}
     if count == 0:
         return row
-    median, p90, p99 = (float(one) for one in np.quantile(seconds, [0.5, 0.9, 0.99]))
+    median, p90, p99 = (float(value) for value in np.quantile(seconds, [0.5, 0.9, 0.99]))
     row |= {"median": median, "p90": p90, "p99": p99}
     if window is None:
         return row

@@ -1,4 +1,4 @@
-"""`drift`: whether the mean reward of an arm changed over the experiment."""
+"""`drift`: the mean reward of an arm did not change over the experiment."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from sameluck.live.diagnostics.check import WATCH, Check, diagnostic, p_text, ve
 from sameluck.live.diagnostics.snapshot import End, Snapshot
 from sameluck.wording import arm_in, listed
 
-REWARDS = 50  # of an arm, and among them
-UNUSUAL = 20  # other than the commonest one: with fewer the mean is not yet normal
+MIN_REWARDS = 50  # of an arm
+MIN_UNUSUAL = 20  # of them, other than the commonest reward: with fewer the mean is not yet normal
 
 
 class ArmDrift(TypedDict, total=False):
-    """The rewards of one arm; from `mean` on only where there are enough of them."""
+    """Rewards of one arm; from `mean` on only if there are enough rewards."""
 
     arm: str
     rewards: int
@@ -40,33 +40,34 @@ class ArmDrift(TypedDict, total=False):
 
 
 def drift(rewards_by_arm: Sequence[Floats], arm_names: Sequence[str]) -> Check:
-    """Whether the mean reward of each arm stayed the same.
+    """Check that the mean reward of each arm stayed the same.
 
     Let y_1..y_n be an arm's rewards from real users in the order of assignment over the whole experiment. Their
-    recursive residuals e_j = (y_j - mean(y_1..y_{j-1})) sqrt((j - 1) / j) are martingale differences whatever policy
-    decided when to pull the arm. The statistic is the largest of three |z|, one for a step after a quarter, a half
-    and three quarters of the rewards, each the sum of e_j / sqrt(j (j - 1)) over the j after the step, the best
-    weights for a step there. By two identities that sum is mean(y_1..y_n) - mean(y_1..y_m), and the sum of e_j^2 is
-    that of (y_j - mean)^2, so z = (mean after - mean before) sqrt(m (n - m) / n) / s with the arm's sd s. Its
-    p-value is that of the standardised Brownian bridge at 1/4, 1/2 and 3/4; Holm over the arms.
+    recursive residuals e_j = (y_j - mean(y_1..y_{j-1})) sqrt((j - 1) / j) are martingale differences, whatever policy
+    decided when to pull the arm. The statistic is the largest of three |z|, for a step after a quarter, a half and
+    three quarters of the rewards. Each is the sum of e_j / sqrt(j (j - 1)) over the j after the step, which are the
+    best weights for that step. Two identities simplify it. The sum is mean(y_1..y_n) - mean(y_1..y_m), and the sums
+    of e_j^2 and of (y_j - mean)^2 are equal. So z = (mean after - mean before) sqrt(m (n - m) / n) / s, with the
+    arm's standard deviation s. The p-value comes from the standardised Brownian bridge at 1/4, 1/2 and 3/4; Holm over
+    the arms.
 
-    The p-value is for one look. It is valid from about ten replications on: in one long replication whether an arm
-    has enough rewards to be tested depends on the rewards themselves, and twice as many false alarms were measured.
+    The p-value is for one look. It is valid from about ten replications on. In one long replication, rewards decide
+    whether an arm has enough rewards to be tested, and twice as many false alarms were measured.
     """
     if len(rewards_by_arm) != len(arm_names):
         raise Invalid("drift needs one array of rewards per arm")
     arms = [
-        _one_arm(str(name), np.asarray(rewards, float))
+        _arm_drift(str(name), np.asarray(rewards, float))
         for name, rewards in zip(arm_names, rewards_by_arm, strict=True)
     ]
-    tested = [one for one in arms if "p_value" in one]
+    tested = [arm for arm in arms if "p_value" in arm]
     details = {"arms": arms}
     if not tested:
         return Check("drift", "unknown", _too_few(arms), None, details)
-    adjusted = holm(np.array([one["p_value"] for one in tested]))
-    for one, p_value in zip(tested, adjusted, strict=True):
-        one["p_adjusted"] = float(p_value)
-        one["detectable_step"] = _detectable(one["sd"], one["rewards"], len(tested))
+    adjusted = holm(np.array([arm["p_value"] for arm in tested]))
+    for arm, p_value in zip(tested, adjusted, strict=True):
+        arm["p_adjusted"] = float(p_value)
+        arm["detectable_step"] = _detectable(arm["sd"], arm["rewards"], len(tested))
     worst = tested[int(adjusted.argmin())]
     p_value, verdict = worst["p_adjusted"], verdict_of(worst["p_adjusted"])
     if verdict == "fine":
@@ -81,11 +82,11 @@ def drift(rewards_by_arm: Sequence[Floats], arm_names: Sequence[str]) -> Check:
     return Check("drift", verdict, sentence, p_value, details)
 
 
-def _one_arm(name: str, rewards: Floats) -> ArmDrift:
+def _arm_drift(name: str, rewards: Floats) -> ArmDrift:
     count = int(rewards.size)
     unusual = count - int(np.unique(rewards, return_counts=True)[1].max(initial=0))
     row: ArmDrift = {"arm": name, "rewards": count, "unusual": unusual}
-    if count < REWARDS or unusual < UNUSUAL:
+    if count < MIN_REWARDS or unusual < MIN_UNUSUAL:
         return row
     sums = np.cumsum(rewards - rewards.mean())
     sd = float(rewards.std(ddof=1))
@@ -96,7 +97,7 @@ def _one_arm(name: str, rewards: Floats) -> ArmDrift:
     return row | {
         "mean": float(rewards.mean()),
         "sd": sd,
-        "quarters": [float(part.mean()) for part in np.split(rewards, cuts)],
+        "quarters": [float(quarter.mean()) for quarter in np.split(rewards, cuts)],
         "step_at": (0.25, 0.5, 0.75)[at],
         "before": float(rewards[: cuts[at]].mean()),
         "after": float(rewards[cuts[at] :].mean()),
@@ -106,18 +107,18 @@ def _one_arm(name: str, rewards: Floats) -> ArmDrift:
 
 
 def _largest_of_three(bound: float) -> float:
-    """The probability that |B(u)| / sqrt(u (1 - u)) of a Brownian bridge B exceeds the bound at u = 1/4, 1/2 or 3/4.
+    """Return the probability that |B(u)| / sqrt(u (1 - u)) exceeds the bound at u = 1/4, 1/2 or 3/4.
 
-    Given the middle value the outer two are independent, each of correlation 1 / sqrt(3) with it, so it is
-    one integral.
+    B is a Brownian bridge. Given the middle value, the outer two are independent, each with correlation 1 / sqrt(3)
+    with it, so the probability is one integral.
     """
     if bound == 0:
         return 1.0
     nodes, weights = _nodes()
-    middle, slope, rest = bound * nodes, 1 / math.sqrt(3), math.sqrt(2 / 3)
+    middle, slope, residual_sd = bound * nodes, 1 / math.sqrt(3), math.sqrt(2 / 3)
     normal_cdf = scipy.special.ndtr
-    outside = normal_cdf((slope * middle - bound) / rest) + normal_cdf(
-        (-bound - slope * middle) / rest
+    outside = normal_cdf((slope * middle - bound) / residual_sd) + normal_cdf(
+        (-bound - slope * middle) / residual_sd
     )
     density = np.exp(-0.5 * middle**2) / math.sqrt(2 * math.pi)
     beyond = bound * float(np.sum(weights * density * outside * (2 - outside)))
@@ -130,38 +131,38 @@ def _nodes() -> tuple[Floats, Floats]:
 
 
 def _detectable(sd: float, count: int, arms: int) -> float:
-    """The step in the middle that is detected (p-value below `WATCH`) with probability 0.8."""
+    """Return the step in the middle that is detected (p-value below `WATCH`) with probability 0.8."""
     # Bonferroni over three steps and the arms: slightly above the exact bound.
     bound = -float(scipy.special.ndtri(WATCH / (6 * arms)))
     return (bound - float(scipy.special.ndtri(0.2))) * 2 * sd / math.sqrt(count)
 
 
 def _steady(tested: Sequence[ArmDrift], arms: int, p_value: float) -> str:
-    parts = listed(f"{arm_in(one['arm'])} {one['detectable_step']:.2g}" for one in tested)
+    steps = listed(f"{arm_in(arm['arm'])} {arm['detectable_step']:.2g}" for arm in tested)
     text = (
         f"No sign of drift ({p_text(p_value)}). A lasting change of an arm's mean half-way would have been detected "
-        f"with probability 80% from this size on: {parts}."
+        f"with probability 80% from this size on: {steps}."
     )
-    left = arms - len(tested)
-    if not left:
+    untested = arms - len(tested)
+    if not untested:
         return text
-    return f"{text} {left} of {arms} arms {'has' if left == 1 else 'have'} too few rewards to be tested."
+    return f"{text} {untested} of {arms} arms {'has' if untested == 1 else 'have'} too few rewards to be tested."
 
 
 def _too_few(arms: Sequence[ArmDrift]) -> str:
     if not arms:
         return "There are no arms to test for drift."
-    best = max(arms, key=lambda one: (min(one["rewards"], REWARDS), one["unusual"]))
+    best = max(arms, key=lambda arm: (min(arm["rewards"], MIN_REWARDS), arm["unusual"]))
     return (
-        f"Too few rewards to test for drift: an arm needs {REWARDS}, and {UNUSUAL} of them other than its "
+        f"Too few rewards to test for drift: an arm needs {MIN_REWARDS}, and {MIN_UNUSUAL} of them other than its "
         f"commonest reward; arm {best['arm']} comes nearest with {best['rewards']:,} and {best['unusual']:,}."
     )
 
 
 @diagnostic("drift")
 def _drift(snapshot: Snapshot) -> Iterator[Check]:
-    """Default rewards count: a change in how often no reward is reported is a change of the arm."""
+    """Read rewards, including default rewards: a change of how often rewards are missing is a change of the arm."""
     names, ended = snapshot.experiment.arm_names, snapshot.ended
     counts = ended.end != End.VOIDED
     arm, value = ended.arm[counts], ended.value[counts]
-    yield ended.describe(drift([value[arm == place] for place in range(len(names))], names))
+    yield ended.describe(drift([value[arm == index] for index in range(len(names))], names))

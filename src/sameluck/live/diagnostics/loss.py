@@ -1,4 +1,4 @@
-"""`loss`: whether one arm loses more users or rewards than another, and how many rewards come after the window."""
+"""`loss`: no arm loses more users or rewards than another, and few rewards come after the window."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from sameluck.live.diagnostics.check import Check, Details, diagnostic, p_text, 
 from sameluck.live.diagnostics.snapshot import End, Snapshot
 from sameluck.wording import arm_in, counted, listed
 
-LOSSES = 20  # of a kind, over all arms
-LATE_WATCH = 0.05  # share of rewards after the window, of all reported
-BLOCK_USERS, BLOCKS = 100, 20
+MIN_LOSSES = 20  # voided, or defaulted, over all arms
+MAX_LATE = 0.05  # share of rewards after the window, of all reported rewards
+MIN_BLOCK_USERS, MAX_BLOCKS = 100, 20
 
 
 class ArmLosses(NamedTuple):
-    """The ended assignments of one arm by their end, and its late rewards."""
+    """Ended assignments of one arm by their end, and its late rewards."""
 
     arm: str
     assigned: int
@@ -46,7 +46,7 @@ def loss(
     late: Sequence[int] | None = None,
     silence_is_zero: bool = False,
 ) -> Check:
-    """Whether one arm loses more users or rewards than another.
+    """Check that no arm loses more users or rewards than another.
 
     Two shares are compared between arms: voided of assigned, and defaulted of shown. Arm shares change over time by
     design, and losses may too, so each comparison is made within time blocks (`user_blocks`): the generalised
@@ -63,19 +63,19 @@ def loss(
     """
     if not (arm.shape == block.shape == end.shape):
         raise Invalid("loss needs arrays of equal length")
-    late = [0] * len(arm_names) if late is None else [int(one) for one in late]
+    late = [0] * len(arm_names) if late is None else [int(count) for count in late]
     table = _loss_table(arm, end, arm_names, late)
     shown, defaulted = end != End.VOIDED, end == End.DEFAULTED
     losses = {"voided": (arm, block, ~shown)}
     if not silence_is_zero:
         losses = {"defaulted": (arm[shown], block[shown], defaulted[shown])} | losses
     p_values = {
-        kind: stratified_p_value(*columns)
-        for kind, columns in losses.items()
-        if columns[-1].sum() >= LOSSES
+        name: stratified_p_value(*columns)
+        for name, columns in losses.items()
+        if columns[-1].sum() >= MIN_LOSSES
     }
     details = {
-        "arms": [one._asdict() for one in table],
+        "arms": [row._asdict() for row in table],
         "blocks": int(np.unique(block).size),
         "silence_is_zero": silence_is_zero,
     }
@@ -83,12 +83,12 @@ def loss(
 
 
 def user_blocks(users: int) -> Ints:
-    """Time blocks for `loss`, for users in the order of assignment: of equal length, at least 100 users, at most 20.
+    """Return time blocks for `loss`, for users in the order of assignment: at most 20 of at least 100 users each.
 
-    In shorter blocks the policies' own reaction to a lost reward has a larger share in the comparison: with blocks of
-    40 users of one replication after the other up to 7.4% of p-values were below 5%, with these 4 to 7%.
+    In shorter blocks the policies' reaction to a lost reward has a larger share in the comparison. With blocks of 40
+    users and replications in sequence, up to 7.4% of p-values were below 5%; with these blocks, 4 to 7%.
     """
-    blocks = min(BLOCKS, max(1, users // BLOCK_USERS))
+    blocks = min(MAX_BLOCKS, max(1, users // MIN_BLOCK_USERS))
     return np.arange(users, dtype=np.int64) * blocks // max(users, 1)
 
 
@@ -102,17 +102,17 @@ def _loss_table(arm: Ints, end: Ints, names: Sequence[str], late: list[int]) -> 
 
 
 def stratified_p_value(arm: Ints, block: Ints, lost: Bools) -> float:
-    """The generalised Cochran-Mantel-Haenszel test that being lost does not depend on the arm within a block.
+    """Return the p-value of the generalised Cochran-Mantel-Haenszel test: losses do not depend on the arm.
 
     In a block with n users, m_a of them on arm a, and r lost, the losses of the arms are hypergeometric under the
     null: mean r m_a / n, covariance r (n - r) / (n^2 (n - 1)) (n diag(m) - m m'). Means and covariances add up over
-    blocks; 1 if no block has any information.
+    blocks. The p-value is 1 if no block has any information.
     """
-    places = np.unique(block, return_inverse=True)[1], np.unique(arm, return_inverse=True)[1]
-    shape = tuple(int(one.max(initial=-1)) + 1 for one in places)
+    indices = np.unique(block, return_inverse=True)[1], np.unique(arm, return_inverse=True)[1]
+    shape = tuple(int(index.max(initial=-1)) + 1 for index in indices)
     pulls, losses = np.zeros(shape), np.zeros(shape)
-    np.add.at(pulls, places, 1.0)
-    np.add.at(losses, places, lost.astype(float))
+    np.add.at(pulls, indices, 1.0)
+    np.add.at(losses, indices, lost.astype(float))
     users, lost_users = pulls.sum(axis=1), losses.sum(axis=1)
     excess = (losses - pulls * (lost_users / users)[:, None]).sum(axis=0)
     spread = lost_users * (users - lost_users) / (users**2 * np.maximum(users - 1, 1))
@@ -127,27 +127,27 @@ def stratified_p_value(arm: Ints, block: Ints, lost: Bools) -> float:
 
 
 def _loss_check(table: Sequence[ArmLosses], p_values: dict[str, float], details: Details) -> Check:
-    late = sum(one.late for one in table)
-    reported = late + sum(one.observed for one in table)
+    late = sum(row.late for row in table)
+    reported = late + sum(row.observed for row in table)
     shares, tail = _loss_sentence(table), _late_sentence(late, reported)
-    many_late = late > LATE_WATCH * reported
-    if sum(one.assigned for one in table) == 0:
+    is_often_late = late > MAX_LATE * reported
+    if sum(row.assigned for row in table) == 0:
         return Check("loss", "unknown", "No assignment has ended yet.", None, details)
     if not p_values:
-        lost = sum(one.voided for one in table)
-        lost += 0 if details["silence_is_zero"] else sum(one.defaulted for one in table)
-        verdict = "watch" if many_late else "unknown" if lost else "fine"
-        few = f" Too few to compare the arms: {LOSSES} of a kind are needed."
+        lost = sum(row.voided for row in table)
+        lost += 0 if details["silence_is_zero"] else sum(row.defaulted for row in table)
+        verdict = "watch" if is_often_late else "unknown" if lost else "fine"
+        few = f" Too few to compare the arms: {MIN_LOSSES} of each sort are needed."
         return Check("loss", verdict, shares + few * (verdict != "fine") + tail, None, details)
     adjusted = holm(np.array(list(p_values.values())))
     details = details | {
-        "p_values": {kind: float(one) for kind, one in zip(p_values, adjusted, strict=True)}
+        "p_values": {name: float(value) for name, value in zip(p_values, adjusted, strict=True)}
     }
     worst = list(p_values)[int(adjusted.argmin())]
     p_value, verdict = float(adjusted.min()), verdict_of(float(adjusted.min()))
     if verdict == "fine":
         sentence = f"{shares} No arm loses more than the others ({p_text(p_value)})."
-        verdict = "watch" if many_late else "fine"
+        verdict = "watch" if is_often_late else "fine"
     else:
         sentence = f"{shares} {_REMEDIES[worst].format(p=p_text(p_value))}"
     return Check("loss", verdict, sentence + tail, p_value, details)
@@ -161,17 +161,17 @@ _REMEDIES = {
     ),
     "voided": (
         "Within time blocks, one arm is more often not shown than another ({p}): its users are replaced, so it is "
-        "judged by those to whom it could be shown. Repair how it is shown, or count such users as shown."
+        "judged by the users to whom it could be shown. Repair how it is shown, or count such users as shown."
     ),
 }
 
 
 def _loss_sentence(table: Sequence[ArmLosses]) -> str:
-    assigned, shown = sum(one.assigned for one in table), sum(one.shown for one in table)
-    defaults = listed(f"{arm_in(one.arm)} {_share(one.defaulted, one.shown)}" for one in table)
-    voids = listed(f"{arm_in(one.arm)} {_share(one.voided, one.assigned)}" for one in table)
+    assigned, shown = sum(row.assigned for row in table), sum(row.shown for row in table)
+    defaults = listed(f"{arm_in(row.arm)} {_share(row.defaulted, row.shown)}" for row in table)
+    voids = listed(f"{arm_in(row.arm)} {_share(row.voided, row.assigned)}" for row in table)
     missing = f"No reward is missing ({shown:,} shown)."
-    if any(one.defaulted for one in table):
+    if any(row.defaulted for row in table):
         missing = f"Of {shown:,} shown, without a reward in the window: {defaults}."
     if assigned == shown:
         return f"{missing} No arm was left unshown ({assigned:,} assigned)."
@@ -183,12 +183,12 @@ def _late_sentence(late: int, reported: int) -> str:
         return ""
     return (
         f" {counted(late, 'reward')} ({_share(late, reported)} of all) came after the window and did not count: only "
-        "rewards within the window do. If later ones matter, start again with a longer window."
+        "rewards within the window do. If later rewards matter, start again with a longer window."
     )
 
 
-def _share(part: int, whole: int) -> str:
-    return f"{part / whole:.1%}" if whole else "none"
+def _share(count: int, total: int) -> str:
+    return f"{count / total:.1%}" if total else "none"
 
 
 @diagnostic("loss")

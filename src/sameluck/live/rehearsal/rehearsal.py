@@ -1,9 +1,9 @@
 """`rehearse`: a live experiment on synthetic users and a virtual clock, event by event.
 
 The experiment runs on the same engine and store as with real users, called as an application calls it. Rewards come
-from an environment at the simulation's addresses: without loss and late rewards the runs equal those of `simulate`
-bit for bit, whatever the traffic. In an environment that moves, such as `Drifting`, a reward has the law of the
-moment at which its user was asked, and a policy that replays it later gets the same one.
+from an environment at the simulation's addresses. Without loss and late rewards, the runs therefore equal the runs of
+`simulate` bit for bit, whatever the traffic. In a non-stationary environment, such as `Drifting`, a reward has the
+distribution of the moment at which its user took part, and a policy that replays it later gets the same reward.
 """
 
 from __future__ import annotations
@@ -26,28 +26,28 @@ from sameluck.live.rehearsal.traffic import Traffic, UserRewards
 from sameluck.validation import require_callable, require_number, require_whole
 
 DAY = 86_400.0  # seconds
-REPORT_EVERY = 0.2  # seconds of real time
+REPORT_SECONDS = 0.2  # of real time, between two calls of `progress`
 
 
 class VirtualClock:
-    """A clock that changes only when it is advanced: `sl.open(url, clock=sl.VirtualClock())` for `rehearse`."""
+    """Clock that changes only when it is advanced: `sl.open(url, clock=sl.VirtualClock())` for `rehearse`."""
 
     def __init__(self, start: float = 0.0) -> None:
         require_number("VirtualClock.start", start, at_least=0)
         self.seconds = float(start)
 
     def __call__(self) -> float:
-        """Seconds since 1970."""
+        """Return the seconds since 1970."""
         return self.seconds
 
     def advance(self, seconds: float) -> None:
-        """Let time pass."""
+        """Advance the clock."""
         require_number("the time to pass", seconds, at_least=0)
         self.seconds += seconds
 
 
 class Rehearsal(NamedTuple):
-    """The result of a rehearsal, or its state so far."""
+    """Result of a rehearsal, or its state so far."""
 
     days: float  # of virtual time
     calls: int  # of `assign`
@@ -57,20 +57,20 @@ class Rehearsal(NamedTuple):
     duplicates: int  # rewards reported again
     status: Status
     effects: dict[str, float]  # mean differences to the control; empty until the end
-    caution: str | None = None  # which claims fall, if the environment moves
+    caution: str | None = None  # claims that do not hold, if the environment is non-stationary
 
     @property
     def finished(self) -> bool:
-        """Whether the experiment has ended."""
+        """True if the experiment has ended."""
         return self.status.status not in ACTIVE
 
     @property
     def turned_away_share(self) -> float:
-        """The share of calls that got the fallback arm."""
+        """Share of calls that got the fallback arm."""
         return self.turned_away / max(self.calls, 1)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values."""
+        """Return plain values."""
         more = {"finished": self.finished, "turned_away_share": self.turned_away_share}
         return {**self._asdict(), "status": self.status._asdict(), **more}
 
@@ -90,7 +90,7 @@ class Rehearsal(NamedTuple):
 
 
 def days_text(days: float) -> str:
-    """A virtual time as text, in days, hours, minutes or seconds."""
+    """Return a virtual time as text, in days, hours, minutes or seconds."""
     for unit, size in (("days", 1.0), ("hours", 1 / 24), ("minutes", 1 / 1440)):
         if days >= 2 * size:
             return f"{days / size:,.1f} {unit}"
@@ -116,12 +116,12 @@ def rehearse(
 
     Args:
         live: The experiment, running.
-        environment: Where rewards come from, as for `simulate`. In one that moves, every user who takes part counts
-            as a period; the history and the results then say so.
-        traffic: When users come and what goes wrong; `Traffic()` if not given.
+        environment: Where rewards come from, as for `simulate`. In a non-stationary environment every user who takes
+            part counts as a period; the history and the results then say so.
+        traffic: Arrivals, delays and faults; `Traffic()` if not given.
         days: Stop after this virtual time even if the experiment has not ended. Rewards that are outstanding then
-            are never reported; calling `rehearse` again continues with other users.
-        seed: Of arrivals, delays and losses. Rewards follow the experiment's own seed.
+            are never reported; another call of `rehearse` continues with other users.
+        seed: The seed of arrivals, delays and losses. Rewards follow the experiment's seed.
         progress: Called about five times per second with the state so far.
     """
     if not isinstance(live, LiveExperiment):
@@ -141,7 +141,9 @@ def rehearse(
         )
     status = live.status().status
     if status not in ACTIVE:
-        raise Invalid(f"experiment {live.name!r} is {status}; only a running one can be rehearsed")
+        raise Invalid(
+            f"experiment {live.name!r} is {status}; only a running experiment can be rehearsed"
+        )
     rewards = UserRewards(live, environment)
     if rewards.caution is not None:
         history = live._replications.history
@@ -189,12 +191,12 @@ class _EventLoop:
         self.schedule_arrival()
         for act in self.due(self.began + days * DAY):
             act()
-            if progress is not None and time.monotonic() - reported >= REPORT_EVERY:
+            if progress is not None and time.monotonic() - reported >= REPORT_SECONDS:
                 progress(self.summary({}))
                 reported = time.monotonic()
 
     def due(self, until: float) -> Iterator[Callable[[], object]]:
-        """The events up to a time, the clock set to each."""
+        """Yield the events up to a time, with the clock set to each event's time."""
         while self.events:
             moment, _, act = heapq.heappop(self.events)
             self.clock.advance(max(0.0, min(moment, until) - self.clock()))

@@ -1,6 +1,6 @@
-"""`Traffic`: synthetic users for a rehearsal: how often they arrive, how long rewards take, what goes wrong.
+"""`Traffic`: synthetic users of a rehearsal, with their arrivals, delays and faults.
 
-Their rewards are those of the simulation. Delays have text forms as policies have: `exponential(3600)`,
+Their rewards are the rewards of the simulation. Delays have text forms like policies: `exponential(3600)`,
 `lognormal(median=60, sigma=1.5)`; a plain number is a constant delay.
 """
 
@@ -33,42 +33,39 @@ from sameluck.policies.base import needs_binary
 from sameluck.simulation.rewards import bits_at
 from sameluck.validation import is_whole, require_fields, require_number
 
-MAX_SECONDS = 10 * 365 * 86_400.0  # seconds of a delay
-CACHED = 10_000  # instances of a prior
+MAX_SECONDS = 10 * 365 * 86_400.0  # of a delay
+MAX_CACHED = 10_000  # instances of a prior
 
 
 class Constant(NamedTuple):
-    """Every reward takes the same time, in seconds."""
+    """Constant delay, in seconds."""
 
     seconds: float = 0.0
 
     def draw(self, generator: Random) -> float:
-        """One delay."""
         return self.seconds
 
 
 class Exponential(NamedTuple):
-    """Exponential delays of the given mean, in seconds."""
+    """Exponential delays with a mean in seconds."""
 
     mean: float = 60.0
 
     def draw(self, generator: Random) -> float:
-        """One delay."""
         return generator.expovariate(1 / self.mean)
 
 
 class Lognormal(NamedTuple):
-    """Lognormal delays of the given median, in seconds; `sigma` is the sd of their logarithm."""
+    """Lognormal delays with a median in seconds; `sigma` is the standard deviation of their logarithm."""
 
     median: float = 60.0
     sigma: float = 1.0
 
     def draw(self, generator: Random) -> float:
-        """One delay."""
         return min(generator.lognormvariate(math.log(self.median), self.sigma), MAX_SECONDS)
 
 
-BOUNDS: dict[str, dict[str, float]] = {  # of every number of a delay
+BOUNDS: dict[str, dict[str, float]] = {  # of the parameters of delays
     "Constant.seconds": {"at_least": 0, "at_most": MAX_SECONDS},
     "Exponential.mean": {"above": 0, "at_most": MAX_SECONDS},
     "Lognormal.median": {"above": 0, "at_most": MAX_SECONDS},
@@ -76,12 +73,15 @@ BOUNDS: dict[str, dict[str, float]] = {  # of every number of a delay
 }
 
 Delay: TypeAlias = Constant | Exponential | Lognormal
-DELAYS = {text_forms.name_of(kind): kind for kind in (Constant, Exponential, Lognormal)}
+DELAYS = {
+    text_forms.name_of(delay_class): delay_class
+    for delay_class in (Constant, Exponential, Lognormal)
+}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Traffic:
-    """The users of a rehearsal and what goes wrong with them.
+    """Users of a rehearsal, and faults in their calls.
 
     Args:
         arrivals_per_day: Mean number of calls of `assign` per day; arrivals are independent (Poisson).
@@ -100,7 +100,6 @@ class Traffic:
     returning: float = 0.0
 
     def __post_init__(self) -> None:
-        """Check every number and read every text form."""
         require_number("Traffic.arrivals_per_day", self.arrivals_per_day, above=0, at_most=1e9)
         for name in ("loss", "duplicates"):
             require_number(f"Traffic.{name}", getattr(self, name), at_least=0, at_most=1)
@@ -110,16 +109,16 @@ class Traffic:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, object]) -> Traffic:
-        """Traffic from plain values, as a file has them."""
+        """Return traffic from plain values, as in a file."""
         return cls(**require_fields("traffic", values, [item.name for item in fields(cls)]))
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values."""
+        """Return plain values."""
         return vars(self) | {"delay": text_forms.write(self.delay)}
 
 
 def _as_delay(value: object) -> Delay:
-    """A delay from itself, its text form or a number of seconds."""
+    """Return a delay from a delay, its text form or a number of seconds."""
     if isinstance(value, str):
         text = value
         try:
@@ -140,7 +139,7 @@ def _as_delay(value: object) -> Delay:
 
 
 class UserRewards:
-    """The rewards of an environment at the simulation's addresses; in one that moves a user counts as a period."""
+    """Rewards of an environment at the simulation's addresses; in a non-stationary one a user counts as a period."""
 
     def __init__(self, live: LiveExperiment, environment: EnvironmentLike) -> None:
         self.experiment = live.experiment
@@ -149,12 +148,12 @@ class UserRewards:
         for name, policy in self.experiment.policies.items():
             if not self.environment.binary and needs_binary(policy):
                 raise Invalid(
-                    f"policy {name!r} needs rewards 0 and 1, but the environment has others"
+                    f"policy {name!r} needs rewards 0 and 1, but the environment has other rewards"
                 )
         self.shown = text_forms.write_short(self.environment, 160)
         moves = not capabilities_of(self.environment).is_stationary
         self.caution = moving_caution(self.experiment, self.shown) if moves else None
-        self._parameters = lru_cache(CACHED)(self._parameters_of)
+        self._parameters = lru_cache(MAX_CACHED)(self._parameters_of)
 
     def _parameters_of(self, replication: int) -> text_forms.Parameters:
         replications = range(replication, replication + 1)
@@ -164,7 +163,7 @@ class UserRewards:
         )
 
     def reward(self, assignment: AssignmentDetails, user: int, generator: Random) -> float:
-        """The reward of one assignment, that of the given user; that of an audit is a new draw."""
+        """Return the reward of a user's assignment; the reward of an audit is a new draw."""
         arm, replication = assignment.arm_index, assignment.replication
         if assignment.audit:
             bits = np.uint64(generator.getrandbits(64))

@@ -31,7 +31,7 @@ MIN_REPLICATIONS = 20
 MIN_REPLICATIONS_PER_ARM = 4
 SEPARATE_VARIATES_PER_ARM = 100  # replications; with fewer, both policies share one variate per arm
 PENALTIES = (0.001, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0)
-MIN_GAIN = 2.0  # standard errors by which the squared errors must fall, or nothing is subtracted
+MIN_GAIN = 2.0  # standard errors; if the squared errors fall by less, nothing is subtracted
 
 adjustments = ("means", "exploration")
 

@@ -97,7 +97,7 @@ def replications_for_skewness(values: Floats) -> int:
 
 
 def _is_unstable(runs: Runs, name: str) -> bool:
-    """Whether pull counts vary as those of Gaussian Thompson sampling in the paper's third example.
+    """Return whether pull counts vary as much as in the paper's third example, Gaussian Thompson sampling.
 
     Replay reduces the variance less there.
     """

@@ -53,12 +53,12 @@ class Comparison(DisplayedOnPages, Frames):
 
     @property
     def metric(self) -> str:
-        """The compared metric in its text form."""
+        """Compared metric in its text form."""
         return self.request.metric
 
     @property
     def last_effects(self) -> list[Effect]:
-        """The effects at the last checkpoint, one for each pair."""
+        """Effects at the last checkpoint, one for each pair."""
         last = self.runs.checkpoints[-1]
         return [effect for effect in self.effects if effect.checkpoint == last]
 

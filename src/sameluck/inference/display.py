@@ -1,4 +1,4 @@
-"""Mixins by which results show themselves: the only module of inference that reaches `sameluck.reporting`.
+"""Mixins for results that show themselves: the only module of inference that reaches `sameluck.reporting`.
 
 A result class names its module of `sameluck.reporting` in `_presentation`. That module makes titles, sentences,
 tables, figures and pages from the result alone. It is imported when a result is first shown, because estimates do
@@ -36,12 +36,12 @@ class Displayed:
 
     @cached_property
     def title(self) -> str:
-        """What was computed, on one line."""
+        """Subject of the result, on one line."""
         return str(reporting(self._presentation).title(self))
 
     @cached_property
     def verdict(self) -> str:
-        """The result in sentences."""
+        """Result in sentences."""
         return str(reporting(self._presentation).verdict(self))
 
     @cached_property
@@ -64,7 +64,7 @@ class Displayed:
 
 
 class DisplayedOnPages(Displayed):
-    """Mixin for results that are also LaTeX tables and HTML pages.
+    """Mixin for results with a LaTeX table and an HTML page.
 
     The module `_presentation` also has the functions `latex` and `page`.
     """

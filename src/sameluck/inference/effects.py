@@ -63,17 +63,17 @@ class Effect(NamedTuple):
 
     @property
     def shows_difference(self) -> bool:
-        """Whether the interval excludes 0."""
+        """True if the interval excludes 0."""
         return not self.low <= 0 <= self.high
 
     @property
     def has_interval(self) -> bool:
-        """Whether both bounds are finite and the differences vary."""
+        """True if both bounds are finite and the differences vary."""
         return self.sd > 0 and math.isfinite(self.high - self.low)
 
     @property
     def is_same_policy(self) -> bool:
-        """Whether both names stand for one policy with the same pulls and rewards."""
+        """True if both names stand for one policy with the same pulls and rewards."""
         return self.low == self.high == self.sd == 0
 
 

@@ -56,7 +56,7 @@ class IntervalMethod:
 
     @property
     def adjective(self) -> str:
-        """The word before "interval" in tables; empty for the default method."""
+        """Word before "interval" in tables; empty for the default method."""
         return "" if self.is_default else f"{self.name} "
 
     def centre(self, values: Floats) -> float:

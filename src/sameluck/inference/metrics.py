@@ -37,7 +37,7 @@ _PERIODS_AT_ONCE = 1 << 16  # whose means are held in memory
 
 
 class Metric(NamedTuple):
-    """Quantity by which policies are compared."""
+    """Quantity that a comparison compares."""
 
     name: str  # its text form
     title: str  # in tables and sentences
@@ -48,7 +48,7 @@ class Metric(NamedTuple):
 
     @property
     def is_reward(self) -> bool:
-        """Whether it is the mean reward, the default."""
+        """True for the mean reward, the default."""
         return self.name == "reward"
 
     @property
@@ -65,12 +65,12 @@ class Metric(NamedTuple):
 
     @property
     def is_mean(self) -> bool:
-        """Whether it is a mean over replications, so that every interval of a mean applies."""
+        """True for a mean over replications, to which every interval of a mean applies."""
         return self.share is None
 
     @property
     def is_quantile(self) -> bool:
-        """Whether it is a quantile over replications."""
+        """True for a quantile over replications."""
         return self.share is not None and self.name != "worst_tenth"
 
 
@@ -106,7 +106,7 @@ NAMES = (*METRICS, "quantile(0.5)")
 
 
 def as_metric(metric: object) -> Metric:
-    """Return the metric of a text form; raise `Invalid` if there is none."""
+    """Return the metric of a text form; raise `Invalid` for an unknown metric."""
     text = metric.replace(" ", "").replace("-", "_").lower() if isinstance(metric, str) else ""
     if text in METRICS:
         return METRICS[text]

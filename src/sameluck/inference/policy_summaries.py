@@ -83,7 +83,7 @@ def _summary(
 
 
 def policy_metrics(measured_runs: Runs, request: Request) -> tuple[PolicyMetric, ...]:
-    """Return each policy's metric at each checkpoint; the rewards of the runs are those of `measured`."""
+    """Return each policy's metric at each checkpoint, from the runs of `measured`."""
     metric, method, level = request.metric_definition, request.interval_method, request.level
     records = []
     for column, name in enumerate(measured_runs.policies):

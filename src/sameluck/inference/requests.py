@@ -48,12 +48,12 @@ class Request(NamedTuple):
 
     @property
     def metric_definition(self) -> Metric:
-        """The metric as an object."""
+        """Metric as an object."""
         return as_metric(self.metric)
 
     @property
     def interval_method(self) -> IntervalMethod:
-        """The interval as an object."""
+        """Interval as an object."""
         return INTERVALS[self.interval]
 
 

@@ -20,7 +20,7 @@ from sameluck.randomness.streams import AUDIT, stream, word
 from sameluck.runs import Runs
 from sameluck.text_forms import is_parameters
 
-FACTOR = 2.0  # by which the scales may differ
+FACTOR = 2.0  # between scales that fit
 LIVE_FACTOR = 3.0  # where the scale of the rewards is estimated from sums
 _MAX_ARMS, _MAX_REPLICATIONS, _DRAWS = 5, 3, 120
 _MIN_SURPLUS = 10  # replications beyond the number of arms, to estimate from sums

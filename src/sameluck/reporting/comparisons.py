@@ -41,11 +41,11 @@ def cautions(result: Comparison) -> tuple[str, ...]:
 def text(result: Comparison) -> str:
     """Return title, tables and sentences for a terminal."""
     about, (header, rows), index = shown_effects(result)
-    parts = [tables.wrapped(f"{result.title}{about}"), tables.text_table(header, rows, index)]
+    blocks = [tables.wrapped(f"{result.title}{about}"), tables.text_table(header, rows, index)]
     if not result.request.metric_definition.is_reward:
         header, rows = metric_table(shown_values(result), result.request)
-        parts.append(tables.text_table(header, rows, index=2))
-    return "\n\n".join([*parts, *map(tables.wrapped, _sentences(result))])
+        blocks.append(tables.text_table(header, rows, index=2))
+    return "\n\n".join([*blocks, *map(tables.wrapped, _sentences(result))])
 
 
 def notebook(result: Comparison) -> str:
@@ -67,7 +67,7 @@ def latex(result: Comparison) -> str:
 
 
 def figure(result: Comparison, ax: plots.Axes | None) -> plots.Figure:
-    """Draw the effects over the horizon; those of many policies at the last checkpoint, in their order."""
+    """Draw the effects over the horizon; many policies at the last checkpoint only, in their order."""
     runs, request = result.runs, result.request
     return plots.draw_effects(
         plots.effect_curves(result.effects),

@@ -24,7 +24,7 @@ MAX_PAGE_CHECKPOINTS = 8
 
 
 def _is_condensed(result: Comparison) -> bool:
-    """Whether there are so many pairs that only the last checkpoint is printed."""
+    """Return whether only the last checkpoint is printed, because the pairs are numerous."""
     return len(result.last_effects) > MAX_BANDS
 
 
@@ -50,7 +50,7 @@ def shown_effects(result: Comparison) -> tuple[str, Table, int]:
 
 
 def shown_values(result: Comparison) -> Sequence[PolicyMetric]:
-    """Return each policy's metric; that of many policies at the last checkpoint alone, the best first."""
+    """Return each policy's metric; many policies at the last checkpoint only, the best first."""
     if not _is_condensed(result):
         return result.values
     last = [row for row in result.values if row.checkpoint == result.runs.checkpoints[-1]]

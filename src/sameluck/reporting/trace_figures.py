@@ -99,7 +99,7 @@ def draw_stacks(
         trajectories: Result of `trace`, or some of its policies; empty if `unused` has the stacks.
         arms: The arms' names; the default is their numbers, from 0.
         unused: The whole stack of each arm, if rewards that no policy used are known too.
-        masked: An arm and the position from which its rewards are hidden.
+        masked: An arm, and the first position whose reward is hidden.
         title: Title of the figure.
     """
     patches = optional("matplotlib.patches", "plots")

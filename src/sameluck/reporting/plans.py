@@ -125,4 +125,4 @@ def split_verdict(split: VarianceSplit) -> str:
     )
     if split.share_between > 0.5:
         return f"{shares} Only more instances (replications with new bandits) help."
-    return f"{shares} Repeating each instance helps almost as much as drawing new ones."
+    return f"{shares} Repeating each instance helps almost as much as drawing new instances."

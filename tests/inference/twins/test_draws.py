@@ -148,7 +148,7 @@ def exact_reward(make, means, horizon):
     expected = 0.0
     for table in itertools.product((0, 1), repeat=2 * horizon):
         stacks = [table[:horizon], table[horizon:]]
-        chance = math.prod(
+        probability = math.prod(
             mean if paid else 1 - mean
             for mean, stack in zip(means, stacks, strict=True)
             for paid in stack
@@ -159,7 +159,7 @@ def exact_reward(make, means, horizon):
                 arm = policy.select(period)
                 reward = stacks[arm][depths[arm]]
                 depths[arm] += 1
-                expected += chance * reward / 2
+                expected += probability * reward / 2
                 policy.update(arm, reward)
     return expected
 

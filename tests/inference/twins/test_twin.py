@@ -305,7 +305,7 @@ def test_the_same_policy_twice():
     ("changes", "environment", "message"),
     [
         ({"design": "time_coupled"}, BERNOULLI, "has none; use replay or naive"),
-        ({}, sl.BernoulliPrior(), "a prior draws new ones"),
+        ({}, sl.BernoulliPrior(), "a prior draws new arms"),
     ],
 )
 def test_what_is_refused(runs, changes, environment, message):
@@ -359,7 +359,7 @@ def test_a_sure_twin_says_whether_it_holds_at_every_look(runs, twin):
         ends = tuple(last._replace(low=low, high=high) for low, high in bounds)
         return replace(sure, guaranteed=ends).suggestion
 
-    assert words().endswith("stopping at the first look that is sure misses more often.")
+    assert words().endswith("stopping at the first look that is sure misses more common.")
     assert words((-1.0, 3.0)).endswith("the guaranteed interval, for every look, contains 0.")
     assert words((0.5, 3.0)).endswith("the guaranteed interval, for every look, also leaves out 0.")
     failure = Failure("greedy", "ucb", 60, 9.0, 50.0, met=1, replications=3)
@@ -390,15 +390,15 @@ def test_the_notes_of_the_runs_are_cautions(runs, twin):
 
 def test_the_share_of_rare_rewards_is_drawn_from_its_posterior():
     """It is from Beta(k + 1/2, n - k + 1/2), with k of n rewards other than the commonest, which are resampled."""
-    seldom, often = np.array([0.0] * 30 + [5.0, 7.0, 9.0]), np.arange(8.0)
-    draws = EmpiricalCopy((seldom, often)).draws(20, np.random.Generator(np.random.PCG64(7)))
+    rare, common = np.array([0.0] * 30 + [5.0, 7.0, 9.0]), np.arange(8.0)
+    draws = EmpiricalCopy((rare, common)).draws(20, np.random.Generator(np.random.PCG64(7)))
     generator = np.random.Generator(np.random.PCG64(7))
     for draw in draws:
         count = round(33 * generator.beta(3.5, 30.5))
         paid = sorted(generator.choice([5.0, 7.0, 9.0], count))
 
         assert list(draw.samples[0]) == [0.0] * (33 - count) + paid
-        assert list(draw.samples[1]) == sorted(generator.choice(often, 8))
+        assert list(draw.samples[1]) == sorted(generator.choice(common, 8))
 
 
 def test_a_constant_arm_is_copied_unchanged():

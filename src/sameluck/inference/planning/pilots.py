@@ -91,7 +91,7 @@ def _pilots_of_runs(experiment: Experiment, runs: Runs) -> dict[str, Runs]:
     if runs.replications < 10:
         raise Invalid(
             f"a pilot needs at least 10 replications to estimate a variance, got {runs.replications}; with "
-            "horizon=... the plan is made on a copy of its arms, for which one is enough"
+            "horizon=... the plan is made on a copy of its arms, and one replication is enough"
         )
     planned, piloted = (
         definition.to_dict()["policies"] for definition in (experiment, runs.experiment)
@@ -104,7 +104,7 @@ def _pilots_of_runs(experiment: Experiment, runs: Runs) -> dict[str, Runs]:
     if runs.checkpoints[-1] != experiment.horizon:
         raise Invalid(
             f"the pilot reports up to {runs.checkpoints[-1]:,} periods, the experiment has {experiment.horizon:,}; "
-            "horizon=... plans another one, on a copy of the pilot's arms"
+            "horizon=... plans another horizon, on a copy of the pilot's arms"
         )
     design = runs.experiment.design
     # On a prior, coupled runs cannot tell the variance of independent runs on one instance.

@@ -154,7 +154,7 @@ def plan(  # noqa: PLR0913
         environment: A guess, a prior, or `Runs` of a pilot.
         effect: The difference in cumulative reward to detect.
         power: The probability to detect it; 0.8 if only an effect, or only a number of replications, is given.
-        replications: The affordable number. The missing one of effect, power and replications is computed.
+        replications: The affordable number. Of effect, power and replications the missing quantity is computed.
         level: Confidence of the interval, which detects the effect if it does not contain 0.
         pilot: Replications to simulate for the standard deviation.
         arrivals_per_day: Users per day, for the duration.

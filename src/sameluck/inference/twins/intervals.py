@@ -123,7 +123,7 @@ def mean_interval(
     """Return the interval around the observed mean of `count` replications; one replication is enough.
 
     On each side it is the wider of two: mean -+ z sd / sqrt(count), and the basic interval from the quantiles of
-    means of `count` differences. `differences` are those on the copy.
+    means of `count` differences. `differences` are the differences on the copy.
     """
     centre, sd = float(differences.mean()), float(differences.std(ddof=1))
     deviations = np.sort(_resampled_means(differences, count, generator)) - centre

@@ -105,7 +105,7 @@ def observed_stacks(runs: Runs) -> ObservedStacks:
         )
     if runs.capabilities.has_instances:
         raise Invalid(
-            "a twin copies arms that are the same in every replication, and a prior draws new ones; simulate the "
+            "a twin copies arms that are the same in every replication, and a prior draws new arms; simulate the "
             "prior itself"
         )
     if not runs.capabilities.is_stationary:

@@ -1,8 +1,8 @@
 """Tests whether the arms are stationary, and reasons to withhold the interval of the effect on the copy.
 
-A bandit leaves an arm after low rewards and stays after high ones. So rewards trend within stacks of stationary arms,
-and a test with the usual null distribution rejects far too often. Here the null distribution comes from the twin,
-whose arms are stationary: the same statistics of stacks that its long run reveals.
+A bandit leaves an arm after low rewards and stays after high rewards. So rewards trend within stacks of stationary
+arms, and a test with the usual null distribution rejects far too often. Here the null distribution comes from the
+twin, whose arms are stationary: the same statistics of stacks that its long run reveals.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def check_stability(
     )
     simulated = long_run.part(0, max(count, MIN_REPLICATIONS))
     moments = simulated_moments(simulated)
-    # A simulated experiment has as many replications as the observed one, drawn from the long run.
+    # A simulated experiment has as many replications as the observed experiment, drawn from the long run.
     rows = generator.integers(simulated.replications, size=(SAMPLES, replications))
     observed = sample_statistics(stacks.moments(), np.arange(replications)[None])
     null = sample_statistics(moments, rows)

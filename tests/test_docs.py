@@ -181,7 +181,7 @@ def test_the_picture_of_other_packages_is_drawn_from_its_figures():
 def names_defined(path: Path) -> set[str]:
     """Return a module's classes, functions, constants and `Class.method`; for SQL, its named statements."""
     if path.suffix == ".sql":
-        return set(re.findall(r"^-- name: (\w+)$", path.read_text(), re.MULTILINE))
+        return set(re.findall(r"^-- name: (\w+)", path.read_text(), re.MULTILINE))
     names = set()
     for node in ast.parse(path.read_text()).body:
         if isinstance(node, ast.ClassDef):

@@ -359,7 +359,7 @@ def test_a_sure_twin_says_whether_it_holds_at_every_look(runs, twin):
         ends = tuple(last._replace(low=low, high=high) for low, high in bounds)
         return replace(sure, guaranteed=ends).suggestion
 
-    assert words().endswith("stopping at the first look that is sure misses more common.")
+    assert words().endswith("stopping at the first look that is sure misses more often.")
     assert words((-1.0, 3.0)).endswith("the guaranteed interval, for every look, contains 0.")
     assert words((0.5, 3.0)).endswith("the guaranteed interval, for every look, also leaves out 0.")
     failure = Failure("greedy", "ucb", 60, 9.0, 50.0, met=1, replications=3)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sameluck.errors import Invalid
 from sameluck.inference.assumptions import find_violations, moving_environment
 from sameluck.inference.comparison import Comparison
-from sameluck.inference.effects import Effect, estimated_effects, is_interim
+from sameluck.inference.effects import Effect, differences, estimated_effects, is_interim
 from sameluck.inference.interval_methods import TWIN, default_interval
 from sameluck.inference.metrics import as_metric, measured
 from sameluck.inference.policy_summaries import policy_metrics, standings, summarise
@@ -92,6 +92,7 @@ def compare(  # noqa: PLR0913 all but one are optional
         runs=runs,
         request=request,
         values=policy_metrics(measured_runs, request),
+        differences=differences(measured_runs, last[0][:2], runs.checkpoints.size - 1, request),
         policies=summarise(runs),
         standings=standings(measured_runs, request) if best else (),
         failures=failures_ahead(runs),

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sameluck.arrays import Floats
 from sameluck.frames import Frames
 from sameluck.inference.assumptions import Violations
 from sameluck.inference.display import DisplayedOnPages, reporting, written
@@ -29,6 +30,7 @@ class Comparison(DisplayedOnPages, Frames):
         runs: The compared runs.
         request: The arguments of `compare`.
         values: Each policy's metric at every checkpoint, with an interval of its own.
+        differences: Difference of the first pair in each replication, at the last checkpoint.
         policies: Each policy's reward, regret, pulls and share of the best arm, at every checkpoint.
         standings: Which policies may be the best, with `best=True`.
         failures: Rare failures in a short twin of live runs.
@@ -41,6 +43,7 @@ class Comparison(DisplayedOnPages, Frames):
     runs: Runs
     request: Request
     values: tuple[PolicyMetric, ...]
+    differences: Floats
     policies: tuple[PolicySummary, ...]
     standings: tuple[Standing, ...]
     failures: tuple[Failure, ...]

@@ -18,7 +18,7 @@ from sameluck.arrays import Floats
 from sameluck.design import Naive
 from sameluck.errors import Invalid
 from sameluck.inference.adjustments import adjusted_differences
-from sameluck.inference.metrics import REWARD, Metric, measured
+from sameluck.inference.metrics import REWARD, Metric
 from sameluck.inference.requests import Pair, Request, check_request, policy_pairs
 from sameluck.inference.tails import quantile_moments, quantile_of, tail_difference
 from sameluck.inference.variance_ratios import Moments, VarianceRatio, moments, ratio_of
@@ -177,12 +177,6 @@ def differences(runs: Runs, pair: Pair, index: int, request: Request | None = No
         return adjusted_differences(runs, pair, index, request.adjust, predictable=predictable)
     rewards, control_rewards = _rewards(runs, pair, index)
     return rewards - control_rewards
-
-
-def shown_differences(runs: Runs, effect: Effect, request: Request) -> Floats:
-    """Return the differences of the metric in each replication at the last checkpoint."""
-    last, pair = runs.checkpoints.size - 1, (effect.policy, effect.control)
-    return differences(measured(runs, request.metric_definition), pair, last, request)
 
 
 def _rewards(runs: Runs, pair: Pair, index: int) -> tuple[Floats, Floats]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from sameluck import text_forms
 from sameluck.files import made_with
-from sameluck.inference.effects import Effect, shown_differences
+from sameluck.inference.effects import Effect
 from sameluck.reporting.commands import compare_command, designs_command
 from sameluck.reporting.effect_tables import metric_table, page_table
 from sameluck.reporting.pages.charts import Table
@@ -207,9 +207,8 @@ def _design_cards(result: Comparison, naive: Comparison | None) -> list[Card]:
 
 def _strip(result: Comparison, *, is_naive: bool) -> Strip:
     """Return the differences of single replications at the last checkpoint."""
-    effect, runs = result.last_effects[0], result.runs
-    values = shown_differences(runs, effect, result.request)
-    return Strip(runs.experiment.design.label, values, effect.low, effect.high, is_naive)
+    effect, design = result.last_effects[0], result.runs.experiment.design.label
+    return Strip(design, result.differences, effect.low, effect.high, is_naive)
 
 
 def _replications_card(

@@ -223,7 +223,7 @@ class AsyncRemoteExperiment:
 
     def _mark_undelivered(self, units: Iterable[Unit], error: Unavailable) -> Assignment:
         """Return the fallback answer for units, and remember to void assignments that the service may have made."""
-        if self._fallback is None:
+        if self._fallback is None:  # the experiment was never read, so that no arm is known
             raise error
         with self._lock:
             if not isinstance(error, NotReceived) and len(self._undelivered) < MAX_UNDELIVERED:
@@ -238,7 +238,7 @@ class AsyncRemoteExperiment:
         if units:
             try:
                 await self._client.send(self._calls.void_units(units), is_assign=True)
-            except Unavailable:
+            except Unavailable:  # tried again before the next assignment
                 with self._lock:
                     self._undelivered.update(dict.fromkeys(units))
                 raise

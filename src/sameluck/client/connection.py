@@ -64,6 +64,7 @@ class Connection:
             except (httpx.HTTPError, TimeoutError) as error:
                 failure = error
             sent = not isinstance(failure, NOT_SENT)
+            # An answer such as 503 is retried too; if no time is left, it is returned as it is.
             pause = attempts.pause_after(answer, sent=sent)
             if pause is None:
                 break
@@ -77,6 +78,7 @@ class Connection:
     def _check_tried(self) -> None:
         """Raise `NotReceived` if the last calls failed and it is too early to try again."""
         try:
+            # After several failures in a row, one call per second tests whether the service answers again.
             if self._breaker.failures >= MAX_FAILURES:
                 self._breaker.wait_for_turn()
         except Unavailable as error:
@@ -85,6 +87,7 @@ class Connection:
     def _value(self, call: Call[T], answer: Answer) -> T:
         if error := answer.error:
             raise error
+        # A proxy or a login page may answer with status 200 and HTML.
         if answer.content and answer.media_type != call.media_type:
             media_type = answer.media_type or "no media type"
             raise self._unexpected(answer, f"{media_type} in place of {call.media_type}")

@@ -27,6 +27,7 @@ class ComparisonCache:
         checkpoints = tuple(runs.checkpoints.tolist())
         arguments = repr(sorted(options.items()))
         key = live.id, runs.experiment.digest, runs.replications, checkpoints, arguments
+        # Threads share the cache. `pop` and assignment are atomic; at worst a comparison is computed twice.
         result = self._comparisons.pop(key, None)
         if result is None:
             result = compare(runs, **options)

@@ -34,7 +34,7 @@ class DirectRoute(APIRoute):
         self._bearer, self._scopes = dependency.call, list(dependency.own_oauth_scopes or ())
         self._model: type[BaseModel] | None = get_type_hints(self.endpoint).get("body")
         self._function: Callable[..., Awaitable[Response | None]] = self.endpoint
-        self.app = self._answer
+        self.app = self._answer  # replaces the application that FastAPI has built
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
@@ -46,6 +46,7 @@ class DirectRoute(APIRoute):
         await response(scope, receive, send)
 
     async def _response(self, scope: Scope, receive: Receive) -> Response:
+        # The body is read first, as FastAPI does: a connection can be reused only after its body was read.
         content = await _content(receive)
         headers = dict(scope["headers"])
         authorization = headers.get(b"authorization", b"").decode("latin-1")

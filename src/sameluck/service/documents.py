@@ -114,6 +114,7 @@ def respond(value: object, status: int = 200) -> Response:
     return Response(to_json(value, None), status_code=status, media_type="application/json")
 
 
+# Built once: `json.dumps` with options builds an encoder for each call.
 _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 
 

@@ -76,6 +76,7 @@ class LoadedExperiments:
         except TimeoutError:
             return await self._fallback_assignment(name)
         answer = await loaded.coroutines.assign(unit)
+        # A stopped experiment may have been deleted and started again by another process.
         if answer.reason == NOT_RUNNING and await self._is_replaced(name, loaded):
             return await self.assign(name, unit)
         self._remember(name, [answer])
@@ -120,11 +121,12 @@ class LoadedExperiments:
             loaded = await self._experiment(name)
             receipts = await loaded.coroutines.reward_many(pairs)
             any_unknown = any(isinstance(receipt, Unknown) for receipt in receipts)
+            # An unknown assignment may belong to a newer experiment of the same name.
             if any_unknown and await self._is_stale(name, loaded):
                 loaded = await self._experiment(name)
                 receipts = await loaded.coroutines.reward_many(pairs)
         except Unavailable:
-            raise
+            raise  # the whole call may be repeated
         except SameluckError as error:
             return [error] * len(pairs)
         return receipts
@@ -191,6 +193,7 @@ class LoadedExperiments:
 
     async def check_writable(self) -> None:
         """Raise `Unavailable` unless the database can be written; it is tested once a second at most."""
+        # One test at a time: probes of a load balancer must not pile up on a slow database.
         async with self._check_lock:
             if time.monotonic() >= self._checked_at + CHECK_SECONDS:
                 self._writable = await self._test_write()
@@ -303,6 +306,7 @@ class LoadedExperiments:
         return current.id != loaded.live.id
 
     def _load(self, name: str) -> Loaded:
+        # Two threads may load at once, at the start and for a request. The second finds the first one's result.
         with self._load_lock:
             if name not in self._loaded:
                 try:
@@ -328,6 +332,7 @@ class LoadedExperiments:
         for answer in answers:
             if isinstance(answer, Assignment) and answer.id is not None:
                 self._names[answer.id] = name
+        # Dictionaries keep the order of insertion, so that the oldest assignment is forgotten first.
         while len(self._names) > MAX_REMEMBERED:
             del self._names[next(iter(self._names))]
 

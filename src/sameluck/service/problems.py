@@ -118,6 +118,7 @@ def _invalid_request(error: RequestValidationError) -> Response:
     field = ".".join(map(str, first["loc"]))
     count = f" (and {len(further)} more)" if further else ""
     detail = f"{shown(field)[1:-1]}: {first['msg']}{count}"
+    # FastAPI passes the raw bytes on if the content type is not JSON.
     if first["loc"] == ("body",) and isinstance(first.get("input"), bytes):
         detail = "send the body as JSON, with the header Content-Type: application/json"
     return problem(422, "invalid", detail)
@@ -160,6 +161,7 @@ def _described(describe: Callable[[], dict[str, Any]]) -> dict[str, object]:
             operation["responses"].pop("422", None)
             operation["responses"]["default"] = response
     schemas = schema["components"]["schemas"]
+    # FastAPI's own models of errors are no longer referenced.
     for unused in ("HTTPValidationError", "ValidationError"):
         schemas.pop(unused, None)
     schemas["Problem"] = Problem.model_json_schema()

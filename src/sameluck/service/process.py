@@ -58,6 +58,7 @@ class Server(uvicorn.Server):
 
     def close_stalled(self) -> None:
         """Close the connections that have waited for a request since the last call."""
+        # A connection must be seen waiting twice, so that a new connection has at least HEAD_SECONDS.
         waiting = frozenset(filter(_waits_for_request, self.server_state.connections))
         for connection in self._stalled & waiting:
             connection.transport.close()

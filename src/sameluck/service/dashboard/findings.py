@@ -98,12 +98,14 @@ def findings_of(live: LiveExperiment, experiment: Experiment) -> list[Finding]:
     checkpoints = checkpoints_of(experiment.horizon)
     joint = live.runs(checkpoints, policies=list(experiment.policies))
     challengers = [name for name in experiment.policies if name != experiment.control]
+    # Bonferroni: the error probability is divided among the challengers.
     level = 1 - (1 - LEVEL) / max(len(challengers), 1)
     if len(challengers) < 2:
         return [finding_of(joint, name, level) for name in challengers]
     if not is_interim(joint):
         curves = effects(joint, Request(LEVEL))
         return [finding_of(joint, name, level, curves) for name in challengers]
+    # Each pair uses all replications that both have completed, which may be more than all policies have.
     pairs = [live.runs(checkpoints, policies=[experiment.control, name]) for name in challengers]
     return [finding_of(runs, name, level) for runs, name in zip(pairs, challengers, strict=True)]
 

@@ -273,6 +273,7 @@ class Ribbon(NamedTuple):
 
 def arm_means(runs: Runs) -> tuple[Floats, Floats]:
     """Return the mean reward of each arm over real users, and the number of these users."""
+    # Observed rewards are concatenated by replication and arm; the depths of the stacks tell them apart.
     depths, arms = runs.depths, runs.experiment.n_arms
     which = np.repeat(np.tile(np.arange(arms), depths.size // arms), depths.ravel())
     users = np.bincount(which, minlength=arms).astype(float)

@@ -99,6 +99,7 @@ def _seconds_each(replications: Sequence[ReplicationStatus], now: datetime) -> f
     if len(recent) < 2:
         return None
     first = min(parsed(item.opened_at) for item in replications)
+    # The recent replications began when the replication before them ended.
     began = ends[-RECENT - 1] if len(ends) > RECENT else first
     return (now - began).total_seconds() / len(recent)
 

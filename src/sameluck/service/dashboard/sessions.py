@@ -44,6 +44,7 @@ class Sessions:
         cookie = secrets.token_urlsafe(32)
         ends_at = time.monotonic() + SECONDS
         self._sessions[digest(cookie)] = Session(token, secrets.token_urlsafe(32), ends_at, [])
+        # Repeated logins must not fill the memory.
         while len(self._sessions) > MAX_SESSIONS:
             del self._sessions[next(iter(self._sessions))]
         return cookie

@@ -109,6 +109,7 @@ class Simulations:
         """Return the simulation of a question, with its answer if that comes within 0.7 seconds."""
         simulation = self._find(question)
         until = time.monotonic() + WAIT_SECONDS
+        # Polled, because a thread computes the answer and several requests may wait for it.
         while not simulation.has_ended and time.monotonic() < until:
             await asyncio.sleep(STEP_SECONDS)
             simulation.asked_at = time.monotonic()

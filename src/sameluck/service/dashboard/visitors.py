@@ -42,6 +42,7 @@ async def holder_of(request: Request, token: str) -> Holder | None:
     service: Service = request.app.state.service
     holder = (await service.fresh_tokens()).holder(token)
     rates: Rates = request.app.state.rates
+    # Failed logins count under one name, which limits the guessing of tokens.
     if not rates.take(holder.name if holder else NOBODY):
         raise Refused(429, "too_many_requests", "too many requests; try again in a second")
     return holder

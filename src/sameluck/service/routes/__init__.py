@@ -24,6 +24,7 @@ def discovered_routes() -> list[APIRoute]:
     routes: list[APIRoute] = [
         route for name in names for route in import_module(name).router.routes
     ]
+    # FastAPI derives ids from paths, which generated clients would turn into awkward names.
     for route in routes:
         route.operation_id = route.unique_id = route.name
     return routes

@@ -80,6 +80,7 @@ async def create_experiment(body: NewExperiment, caller: ManageCaller) -> Respon
         arms, len(body.policies), body.horizon, body.replications, live.open_replications
     )
     experiments = caller.experiments
+    # Only for the status code; `start` itself decides atomically whether the experiment exists.
     before = body.name in await experiments.read_store(lambda store: store.names())
 
     def work(store: Store) -> dict[str, object]:

@@ -52,6 +52,7 @@ async def show_experiment(
             stacks=stacks,
             **_values(overview, policy),
         )
+        # A refresh replaces only parts of a page, and the notices are not among them.
         if not request.headers.get("x-refresh"):
             visitor.session.notices.clear()
         return response

@@ -221,7 +221,7 @@ def test_other_arrays_are_refused(tmp_path):
     for name in ("one.npy", "other.npz", "pickled.npz"):
         assert "not a file that Runs.save wrote" in refused(tmp_path / name)
     (tmp_path / "text.npz").write_text("hello")
-    assert refused(tmp_path / "text.npz").endswith("it is no .npz archive, or not all of one")
+    assert refused(tmp_path / "text.npz").endswith("it is not a complete .npz archive")
     np.savez(tmp_path / "bare.npz", x=np.zeros(3))
     assert refused(tmp_path / "bare.npz").endswith("it lacks 'about'")
 

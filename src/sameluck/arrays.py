@@ -1,4 +1,4 @@
-"""The array types of annotations."""
+"""Array types for annotations."""
 
 from __future__ import annotations
 

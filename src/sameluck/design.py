@@ -1,7 +1,7 @@
-"""A design is a choice of address: who owns a reward, how it is indexed, and who owns a policy's decision noise.
+"""Designs: choices of address, that is, who owns a reward, how it is indexed, and who owns a policy's decision noise.
 
 Policies never communicate. All coupling is in the addresses, and by the fresh-key lemma every choice below leaves
-each policy's own law as it is when the policy runs alone, so every design is unbiased.
+each policy's distribution as it is in a solo run, so every design is unbiased.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from sameluck.randomness.streams import ALL_POLICIES, owner_of
 
 
 class Design:
-    """Which rewards and which decision noise the policies of a replication share."""
+    """Rule that says which rewards and which decision noise the policies of a replication share."""
 
     __slots__ = ()
     shares_rewards = False  # whether all policies of a replication read the same rewards
@@ -25,7 +25,7 @@ class Design:
 
     @property
     def label(self) -> str:
-        """Its text form, without the parameters that have their defaults."""
+        """Text form without the parameters that have their defaults."""
         return text_forms.write(self, brief=True)
 
     @property
@@ -34,26 +34,27 @@ class Design:
         return False
 
     def reward_owner(self, policy: str) -> int:
-        """The owner in the address of a policy's rewards."""
+        """Return the stream owner of a policy's rewards."""
         return ALL_POLICIES if self.shares_rewards else owner_of(policy)
 
     def noise_owner(self, policy: str) -> int:
-        """The owner in the address of a policy's decision noise."""
+        """Return the stream owner of a policy's decision noise."""
         return ALL_POLICIES if self.shares_noise else owner_of(policy)
 
     def depths(self, pulls: Ints) -> Ints:
-        """How many rewards of each stack are read, from pull counts (replication, policy, ..., arm).
+        """Return how many rewards of each cell's stack are read, from pull counts (replication, policy, ..., arm).
 
-        On shared stacks the largest pull count of the policies, one owner for all (replication, 1, ..., arm);
-        otherwise the pull counts, each policy being an owner. Not for `TimeCoupled`, which has no stacks.
+        Shared stacks have one owner and are read to the largest pull count of the policies (replication, 1, ...,
+        cell). Otherwise each policy owns its stacks (replication, policy, ..., cell). A cell is an arm: there are no
+        contexts. `TimeCoupled` has no stacks.
         """
         return pulls.max(axis=1, keepdims=True) if self.shares_rewards else pulls
 
     def interactions(self, pulls: Ints) -> Ints:
-        """Real users that the design spends, from pull counts (replication, policy, checkpoint, arm).
+        """Return the real users that the design spends, from pull counts (replication, policy, checkpoint, arm).
 
-        On shared stacks the sum over arms of the largest pull count; otherwise every pull. Not for `TimeCoupled`,
-        whose users do not follow from pull counts.
+        On shared stacks this is the sum over arms of the largest pull count; otherwise every pull counts. The users
+        of `TimeCoupled` do not follow from pull counts.
         """
         return self.depths(pulls).sum(axis=(1, -1))
 
@@ -61,7 +62,7 @@ class Design:
         return type(self) is type(other) and super().__eq__(other)
 
     def __ne__(self, other: object) -> bool:
-        return not self == other  # a tuple's own compares parameters only
+        return not self == other  # a tuple's method compares the parameters only
 
     def __hash__(self) -> int:
         return hash((type(self).__name__, *self))  # type: ignore[misc]  # a NamedTuple
@@ -112,12 +113,12 @@ class TimeCoupled(Design, _NoParameters):
 
 
 DESIGNS: dict[str, type[Design]] = {
-    text_forms.name_of(kind): kind for kind in (Naive, Replay, TimeCoupled)
+    text_forms.name_of(design_class): design_class for design_class in (Naive, Replay, TimeCoupled)
 }
 
 
 def as_design(value: object) -> Design:
-    """A design from itself or from its text form: `naive`, `replay`, `replay(share_noise=true)`."""
+    """Return a design from itself or from its text form: `naive`, `replay`, `replay(share_noise=true)`."""
     design = text_forms.parse(value, DESIGNS, "design") if isinstance(value, str) else value
     if not isinstance(design, Design):
         raise Invalid(f"unknown design {value!r}; {did_you_mean(str(value), DESIGNS)}")

@@ -27,10 +27,10 @@ MAX_COUNT = 1 << 40  # of periods or replications
 
 
 class ExperimentRecord(TypedDict):
-    """An experiment as plain values, as in JSON and TOML; policies and design as their text forms."""
+    """Experiment as plain values for JSON and TOML; policies and the design are text forms."""
 
     policies: dict[str, str]
-    arms: NotRequired[int | list[str]]  # left out while it is not known
+    arms: NotRequired[int | list[str]]  # missing until it is known
     horizon: int
     replications: NotRequired[int]  # likewise
     design: str
@@ -40,7 +40,7 @@ class ExperimentRecord(TypedDict):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Experiment:
-    """Which policies to compare, for how many periods and replications, under which design.
+    """Definition of a comparison: policies, periods, replications and the design.
 
     Args:
         policies: Name -> policy (or its text form). A policy's random numbers are keyed by its name: adding, removing
@@ -65,8 +65,8 @@ class Experiment:
     def __post_init__(self) -> None:
         """Check every field and bring it to one form."""
         self._set("arms", 0 if self.arms is None else _checked_arms(self.arms))
-        known = self.n_arms if self.arms else None
-        self._set("policies", MappingProxyType(_checked_policies(self.policies, known)))
+        arms = self.n_arms if self.arms else None
+        self._set("policies", MappingProxyType(_checked_policies(self.policies, arms)))
         self._set("horizon", require_whole("Experiment.horizon", self.horizon, 1, MAX_COUNT))
         replications = 0
         if self.replications is not None:
@@ -87,7 +87,7 @@ class Experiment:
 
     @property
     def n_arms(self) -> int:
-        """How many arms there are; raises `Invalid` while it is not known."""
+        """Number of arms; raises `Invalid` while it is unknown."""
         if not self.arms:
             raise Invalid(
                 "Experiment.arms is not known here: give arms=2, for example, or their names"
@@ -96,11 +96,11 @@ class Experiment:
 
     @property
     def arm_names(self) -> tuple[str, ...]:
-        """The arms' names; their indices as text if only a count was given."""
+        """Names of the arms; their indices as text if only a count was given."""
         return tuple(map(str, range(self.n_arms))) if isinstance(self.arms, int) else self.arms
 
     def replace(self, **changes: object) -> Experiment:
-        """The same experiment with some fields changed, checked again.
+        """Return the same experiment with some fields changed, checked again.
 
         A control that is no longer among the policies is replaced by the first of them.
         """
@@ -113,11 +113,11 @@ class Experiment:
             values = {**values, "control": ""}
         return Experiment(**values)
 
-    def require_replications(self, what: str) -> int:
-        """The number of replications, or `Invalid` if it was not given."""
+    def require_replications(self, function: str) -> int:
+        """Return the number of replications; raise `Invalid` if it was not given to a function that needs it."""
         if not self.replications:
             raise Invalid(
-                f"{what} needs Experiment.replications, which was left out: give it, or use "
+                f"{function} needs Experiment.replications, which was left out: give it, or use "
                 "experiment.replace(replications=100); plan and race find it"
             )
         return self.replications
@@ -138,12 +138,12 @@ class Experiment:
 
     @property
     def digest(self) -> str:
-        """A stable fingerprint of the definition and of the stream version."""
+        """Stable fingerprint of the definition and of the stream version."""
         text = json.dumps([streams.VERSION, self.to_dict()], sort_keys=True, ensure_ascii=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def to_dict(self) -> ExperimentRecord:
-        """Plain values, as in JSON and TOML."""
+        """Return plain values, as in JSON and TOML."""
         policies = {name: text_forms.write(policy) for name, policy in self.policies.items()}
         arms = self.arms if isinstance(self.arms, int) else list(self.arms)
         values: ExperimentRecord = {
@@ -163,25 +163,27 @@ class Experiment:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, object]) -> Experiment:
-        """The experiment that `to_dict` described."""
-        known = require_fields("an experiment", values, [item.name for item in fields(cls)])
-        unset = {name for name in ("arms", "replications") if known.get(name) is None}
+        """Return the experiment that `to_dict` described."""
+        fields_by_name = require_fields(
+            "an experiment", values, [item.name for item in fields(cls)]
+        )
+        unset = {name for name in ("arms", "replications") if fields_by_name.get(name) is None}
         needed = [
             name
             for name in ("policies", "arms", "horizon", "replications")
-            if name not in known or name in unset
+            if name not in fields_by_name or name in unset
         ]
         if needed:
             raise Invalid(f"an experiment needs {', '.join(needed)}")
-        return cls(**known)
+        return cls(**fields_by_name)
 
     def to_json(self) -> str:
-        """The experiment as a JSON object."""
+        """Return the experiment as a JSON object."""
         return json.dumps(self.to_dict(), indent=2, ensure_ascii=False)
 
     @classmethod
     def from_json(cls, text: str) -> Experiment:
-        """The experiment that `to_json` wrote."""
+        """Return the experiment that `to_json` wrote."""
         try:
             values = json.loads(text, object_pairs_hook=_without_repeats)
         except Invalid:
@@ -191,27 +193,29 @@ class Experiment:
         return cls.from_dict(values)
 
     def to_toml(self) -> str:
-        """The experiment as a TOML document."""
+        """Return the experiment as a TOML document."""
         values = self.to_dict()
         policies = [f"{_toml(name)} = {_toml(text)}" for name, text in values["policies"].items()]
-        others = [f"{n} = {_toml(value)}" for n, value in values.items() if n != "policies"]
-        lines = [*others, "", "[policies]", *policies]
+        settings = [
+            f"{name} = {_toml(value)}" for name, value in values.items() if name != "policies"
+        ]
+        lines = [*settings, "", "[policies]", *policies]
         return "\n".join(lines) + "\n"
 
     @classmethod
     def from_toml(cls, text: str) -> Experiment:
-        """The experiment that `to_toml` wrote."""
+        """Return the experiment that `to_toml` wrote."""
         return cls.from_dict(read_toml(text))
 
 
-def require_experiment(what: str, experiment: object) -> None:
+def require_experiment(function: str, experiment: object) -> None:
     """Raise `Invalid` unless the first argument of a function is an `Experiment`."""
     if not isinstance(experiment, Experiment):
-        raise Invalid(f"{what} needs an Experiment first, got {shown(experiment)}")
+        raise Invalid(f"{function} needs an Experiment first, got {shown(experiment)}")
 
 
 def checked_checkpoints(experiment: Experiment, checkpoints: Sequence[int] | None) -> Ints:
-    """The horizons to report, ascending, each once."""
+    """Return the horizons to report, ascending, each once."""
     if checkpoints is None:
         return np.array([experiment.horizon], np.int64)
     try:
@@ -229,7 +233,7 @@ def checked_checkpoints(experiment: Experiment, checkpoints: Sequence[int] | Non
 
 
 def read_toml(text: str) -> dict[str, object]:
-    """The values of a TOML document; raise `Invalid` with the place of an error."""
+    """Return the values of a TOML document; raise `Invalid` with the position of an error."""
     if not isinstance(text, str):
         raise Invalid(f"TOML must be text, got {shown(text)}")
     try:
@@ -239,9 +243,9 @@ def read_toml(text: str) -> dict[str, object]:
 
 
 def _without_repeats(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    twice = _first_repeated(name for name, _ in pairs)
-    if twice is not None:
-        raise Invalid(f"{twice!r} appears twice in one object; names must differ")
+    repeated = _first_repeated(name for name, _ in pairs)
+    if repeated is not None:
+        raise Invalid(f"{repeated!r} appears twice in one object; names must differ")
     return dict(pairs)
 
 
@@ -256,9 +260,9 @@ def _checked_arms(arms: object) -> int | tuple[str, ...]:
     names = tuple(arms)
     for name in names:
         require_name("an arm's name", name)
-    twice = _first_repeated(names)
-    if twice is not None:
-        raise Invalid(f"Experiment.arms names {twice!r} twice; arms need different names")
+    repeated = _first_repeated(names)
+    if repeated is not None:
+        raise Invalid(f"Experiment.arms names {repeated!r} twice; arms need different names")
     require_whole("the number of Experiment.arms", len(names), 2, streams.SLOTS)
     return names
 

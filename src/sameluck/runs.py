@@ -1,4 +1,4 @@
-"""`Runs`: the outcome of an experiment, simulated or live. Estimates, figures and reports are made from it alone."""
+"""`Runs`: the outcome of an experiment, simulated or live, from which estimates, figures and reports are made."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _BY_REPLICATION = ("rewards", "pulls", "interactions", "totals", "exploration_ex
 
 @dataclass(frozen=True, eq=False)
 class Runs(Frames):
-    """The outcome of an experiment. Array axes are always replication, policy, checkpoint, arm.
+    """Outcome of an experiment. Array axes are always replication, policy, checkpoint, arm.
 
     Args:
         experiment: What was run.
@@ -39,13 +39,13 @@ class Runs(Frames):
         interactions: Real users the design spends up to each checkpoint (replication, checkpoint).
         environment: The simulated environment (or its text form); None for real traffic.
         first: The number of the first replication; the others follow it.
-        totals: What each arm paid (replication, policy, checkpoint, arm); with `simulate(detail=True)`.
+        totals: Sum of rewards of each arm (replication, policy, checkpoint, arm); with `simulate(detail=True)`.
         exploration_excess: Amount by which the policy's random choices exceeded their expectation (replication,
             policy, checkpoint); likewise.
-        observed: Every reward of a real user up to the last checkpoint, in the order replication, owner of the
-            stack (see `Design.depths`), arm, position; with live runs. A simulation's can be read again
-            from their addresses.
-        seconds: How long the simulation took; None if that is not known. Not saved.
+        observed: Every reward of a real user up to the last checkpoint, in the order replication, stack owner
+            (see `Design.depths`), cell, position; with live runs. Rewards of a simulation can be read again from
+            their addresses.
+        seconds: Duration of the simulation; None if unknown. Not saved.
         notes: Cautions about these runs from a live experiment: what its results wait for, arms that moved.
     """
 
@@ -66,30 +66,30 @@ class Runs(Frames):
         """Raise `Invalid` for arrays whose shapes do not agree."""
         if isinstance(self.environment, str):
             object.__setattr__(self, "environment", as_environment(self.environment))
-        many = len(self.checkpoints)
-        shape = (self.rewards.shape[0], len(self.policies), many)
+        checkpoints = len(self.checkpoints)
+        shape = (self.rewards.shape[0], len(self.policies), checkpoints)
         fits = (
             self.rewards.shape == shape
             and self.pulls.shape == (*shape, self.experiment.n_arms)
-            and self.interactions.shape == (shape[0], many)
+            and self.interactions.shape == (shape[0], checkpoints)
             and (self.totals is None or self.totals.shape == self.pulls.shape)
             and (self.exploration_excess is None or self.exploration_excess.shape == shape)
             and (self.observed is None or self.observed.shape == (self.depths.sum(),))
         )
         if not fits:
             raise Invalid(
-                f"Runs arrays do not agree: {len(self.policies)} policies, {many} checkpoints, rewards "
+                f"Runs arrays do not agree: {len(self.policies)} policies, {checkpoints} checkpoints, rewards "
                 f"{self.rewards.shape}, pulls {self.pulls.shape}, interactions {self.interactions.shape}"
             )
 
     @property
     def policies(self) -> tuple[str, ...]:
-        """The policies' names, in the order of the policy axis."""
+        """Names of the policies, in the order of the policy axis."""
         return tuple(self.experiment.policies)
 
     @property
     def replications(self) -> int:
-        """How many replications are complete."""
+        """Number of complete replications."""
         return int(self.rewards.shape[0])
 
     @property
@@ -99,16 +99,16 @@ class Runs(Frames):
 
     @property
     def capabilities(self) -> Capabilities:
-        """Return what may be asked of these runs' rewards."""
+        """What may be asked of these runs' rewards."""
         return capabilities_of(self.environment, self.experiment.design)
 
     @property
     def depths(self) -> Ints:
-        """How many rewards of each stack were read up to the last checkpoint (replication, owner, arm)."""
+        """Depth to which each stack was read up to the last checkpoint (replication, stack owner, cell)."""
         return self.experiment.design.depths(self.pulls[:, :, -1])
 
     def to_dicts(self) -> list[dict[str, object]]:
-        """One record for each replication, policy and checkpoint; a column of pulls for each arm."""
+        """Return one record for each replication, policy and checkpoint; a column of pulls for each arm."""
         columns = self._columns()
         lists = [np.asarray(column).tolist() for column in columns.values()]
         return [dict(zip(columns, row, strict=True)) for row in zip(*lists, strict=True)]
@@ -125,10 +125,10 @@ class Runs(Frames):
         }
         for arm, name in enumerate(self.experiment.arm_names):
             columns[f"pulls_{name}"] = self.pulls[..., arm]
-        return {name: np.broadcast_to(one, shape).ravel() for name, one in columns.items()}
+        return {name: np.broadcast_to(column, shape).ravel() for name, column in columns.items()}
 
     def to_xarray(self) -> Any:
-        """The arrays as an xarray Dataset, with what was run in its attributes. Needs `sameluck[data]`."""
+        """Return the arrays as an xarray Dataset, with the experiment in its attributes. Needs `sameluck[data]`."""
         axes = ("replication", "policy", "checkpoint", "arm")
         names = ("rewards", "pulls", "totals", "exploration_excess")
         arrays = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
@@ -157,27 +157,27 @@ class Runs(Frames):
         )
 
     def at(self, checkpoints: Sequence[int]) -> Runs:
-        """The same runs, reported at some of their checkpoints only."""
-        places = np.flatnonzero(np.isin(self.checkpoints, list(checkpoints)))
-        if not (places.size == len(set(checkpoints)) > 0):
+        """Return the same runs at some of their checkpoints only."""
+        indices = np.flatnonzero(np.isin(self.checkpoints, list(checkpoints)))
+        if not (indices.size == len(set(checkpoints)) > 0):
             raise Invalid(
                 f"these runs report at {self.checkpoints.tolist()}, not at all of {list(checkpoints)}"
             )
         return replace(
             self,
-            checkpoints=self.checkpoints[places],
-            rewards=self.rewards[:, :, places],
-            pulls=self.pulls[:, :, places],
-            interactions=self.interactions[:, places],
-            totals=None if self.totals is None else self.totals[:, :, places],
+            checkpoints=self.checkpoints[indices],
+            rewards=self.rewards[:, :, indices],
+            pulls=self.pulls[:, :, indices],
+            interactions=self.interactions[:, indices],
+            totals=None if self.totals is None else self.totals[:, :, indices],
             exploration_excess=None
             if self.exploration_excess is None
-            else self.exploration_excess[:, :, places],
-            observed=self._observed_at(int(places[-1])),
+            else self.exploration_excess[:, :, indices],
+            observed=self._observed_at(int(indices[-1])),
         )
 
     def _observed_at(self, index: int) -> Floats | None:
-        """The observed rewards up to the checkpoint with this index: the beginning of each stack."""
+        """Return the observed rewards up to the checkpoint with this index: the beginning of each stack."""
         if self.observed is None:
             return None
         depths = self.depths.ravel()
@@ -186,7 +186,7 @@ class Runs(Frames):
         return self.observed[positions < np.repeat(kept, depths)]
 
     def part(self, start: int, count: int) -> Runs:
-        """Some of the replications: `count` of them, from the one at index `start` on."""
+        """Return `count` replications from index `start` on."""
         rows = slice(start, start + count)
         return replace(
             self,
@@ -210,7 +210,7 @@ class Runs(Frames):
 
     @classmethod
     def concat(cls, parts: Iterable[Runs]) -> Runs:
-        """One `Runs` from several of the same experiment whose replications follow one another.
+        """Join runs of the same experiment whose replications follow one another.
 
         Their experiments may differ in the number of replications; the result has the largest.
         """
@@ -220,11 +220,15 @@ class Runs(Frames):
                 f"Runs.concat needs at least one part, each of them Runs, got {shown(parts)}"
             )
         first, following = parts[0], parts[0].first
-        longest = max((part.experiment for part in parts), key=lambda one: one.replications)
+        longest = max(
+            (part.experiment for part in parts), key=lambda experiment: experiment.replications
+        )
         definition = _definition(first)
         for part in parts:
-            own = definition if part is first else _definition(part)
-            if different := [name for name, value in own.items() if definition.get(name) != value]:
+            other = definition if part is first else _definition(part)
+            if different := [
+                name for name, value in other.items() if definition.get(name) != value
+            ]:
                 raise Invalid(
                     f"Runs.concat: the parts belong to different experiments: they differ in {', '.join(different)}"
                 )
@@ -236,8 +240,8 @@ class Runs(Frames):
             following += part.replications
         arrays: dict[str, Any] = {}
         for name in _BY_REPLICATION:
-            known = [getattr(part, name) for part in parts if getattr(part, name) is not None]
-            arrays[name] = np.concatenate(known) if len(known) == len(parts) else None
+            present = [getattr(part, name) for part in parts if getattr(part, name) is not None]
+            arrays[name] = np.concatenate(present) if len(present) == len(parts) else None
         times = [part.seconds for part in parts if part.seconds is not None]
         seconds = sum(times) if len(times) == len(parts) else None
         notes = tuple(dict.fromkeys(note for part in parts for note in part.notes))
@@ -262,7 +266,7 @@ class Runs(Frames):
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Runs:
-        """Read what `save` wrote."""
+        """Read a file that `save` wrote."""
         try:
             arrays = _read_arrays(Path(path))
             about = json.loads(arrays.pop("about").item())
@@ -286,14 +290,14 @@ class Runs(Frames):
 def _read_arrays(path: Path) -> dict[str, Any]:
     with path.open("rb") as file:
         if not zipfile.is_zipfile(file):  # NumPy would advise to unpickle it
-            raise Invalid("it is no .npz archive, or not all of one")
+            raise Invalid("it is not a complete .npz archive")
         file.seek(0)
         with np.load(file, allow_pickle=False) as data:
             return {name: data[name] for name in data.files}
 
 
 def _definition(runs: Runs) -> dict[str, str]:
-    """What was run, beside the number of replications; as JSON, in which the order of the policies matters."""
+    """Return everything that defines the runs but the number of replications; JSON keeps the order of policies."""
     values = {
         **runs.experiment.to_dict(),
         "environment": runs.environment and text_forms.write(runs.environment),

@@ -23,7 +23,7 @@ class Trajectory(NamedTuple):
     replayed: Bools  # an earlier policy had revealed the entry; False if a real user did
 
     def until(self, period: int) -> Trajectory:
-        """The first periods only."""
+        """Return the first periods only."""
         return Trajectory._make(array[:period] for array in self)
 
 
@@ -39,14 +39,14 @@ class PeriodRecord(TypedDict):
 
 
 def empty_trajectory(periods: int) -> Trajectory:
-    """Room for a number of periods."""
+    """Return a trajectory to be filled with a number of periods."""
     arms, positions = np.empty(periods, np.int64), np.empty(periods, np.int64)
     return Trajectory(arms, positions, np.empty(periods), np.zeros(periods, bool))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Trace(Mapping[str, Trajectory], Frames):
-    """The trajectories of one replication by policy, in the experiment's order: the paper's phases."""
+    """Trajectories of one replication by policy, in the experiment's order: the paper's phases."""
 
     experiment: Experiment
     environment: Environment | None
@@ -67,29 +67,28 @@ class Trace(Mapping[str, Trajectory], Frames):
 
     @property
     def interactions(self) -> int:
-        """Real users in this replication."""
-        return sum(int((~one.replayed).sum()) for one in self.trajectories.values())
+        """Number of real users in this replication."""
+        return sum(int((~played.replayed).sum()) for played in self.trajectories.values())
 
     def to_dicts(self) -> list[PeriodRecord]:
-        """One record for each policy and period."""
+        """Return one record for each policy and period."""
         return [
             {
                 "policy": name,
                 "period": period + 1,
-                "arm": int(one.arms[period]),
-                "position": int(one.positions[period]),
-                "reward": float(one.rewards[period]),
-                "replayed": bool(one.replayed[period]),
+                "arm": int(played.arms[period]),
+                "position": int(played.positions[period]),
+                "reward": float(played.rewards[period]),
+                "replayed": bool(played.replayed[period]),
             }
-            for name, one in self.trajectories.items()
-            for period in range(one.arms.size)
+            for name, played in self.trajectories.items()
+            for period in range(played.arms.size)
         ]
 
     def _columns(self) -> dict[str, Any]:
-        sizes = [one.arms.size for one in self.trajectories.values()]
-        policies = np.array([*self.trajectories, None], object)[
-            :-1
-        ]  # of one dimension also if empty
+        sizes = [played.arms.size for played in self.trajectories.values()]
+        # With a further entry, so that the array has one dimension even if there is no policy.
+        policies = np.array([*self.trajectories, None], object)[:-1]
         fields = zip(*self.trajectories.values(), strict=True)
         arrays = dict(zip(Trajectory._fields, map(np.concatenate, fields), strict=True))
         return {
@@ -104,21 +103,22 @@ class Trace(Mapping[str, Trajectory], Frames):
     def __repr__(self) -> str:
         periods = self.experiment.horizon
         lines = [f"replication {self.replication}: {self.interactions:,} real interactions"]
-        for name, one in self.trajectories.items():
-            first = zip(one.arms[:24], one.replayed[:24], strict=True)
-            arms = " ".join(f"{arm}{'*' if old else ''}" for arm, old in first)
+        for name, played in self.trajectories.items():
+            first = zip(played.arms[:24], played.replayed[:24], strict=True)
+            arms = " ".join(f"{arm}{'*' if replayed else ''}" for arm, replayed in first)
             more = " ..." if periods > 24 else ""
-            lines.append(f"  {name}: arms {arms}{more}  (earned {one.rewards.sum():g})")
+            lines.append(f"  {name}: arms {arms}{more}  (earned {played.rewards.sum():g})")
         return "\n".join([*lines, "  * replayed"])
 
 
 def replayed_by(
     experiment: Experiment, arms: Ints, positions: Ints, earlier: Sequence[Trajectory]
 ) -> Bools:
-    """Which periods read an entry that an earlier policy had revealed."""
+    """Return which periods read an entry that an earlier policy had revealed."""
     if not earlier or not experiment.design.shares_rewards:
         return np.zeros(arms.size, bool)
     if experiment.design.indexed_by_period:
-        return np.any([one.arms == arms for one in earlier], axis=0)
-    pulls = [np.bincount(one.arms, minlength=experiment.n_arms) for one in earlier]
-    return positions < np.max(pulls, axis=0)[arms]
+        return np.any([other.arms == arms for other in earlier], axis=0)
+    # Without contexts a cell is an arm: an earlier policy has read as deep as it pulled the arm.
+    depths = [np.bincount(other.arms, minlength=experiment.n_arms) for other in earlier]
+    return positions < np.max(depths, axis=0)[arms]

@@ -123,7 +123,7 @@ def test_runs_of_another_version_of_ones_own_policy_are_refused(path):
     policies = {"theirs": sl.External("theirs")}
     first, second = ({"theirs": lambda _, arm=arm: lambda *_: arm} for arm in (0, 1))
     sl.simulate(experiment_of(3, policies=policies), ARMS, makers=first, keep=path)
-    with pytest.raises(sl.Invalid, match="replication 2 is another when it is run again"):
+    with pytest.raises(sl.Invalid, match="replication 2 differs when it is run again"):
         sl.simulate(experiment_of(5, policies=policies), ARMS, makers=second, keep=path)
 
 
@@ -179,7 +179,7 @@ def test_ctrl_c_again_while_the_file_is_written(path, monkeypatch):
 
 def test_the_file_is_written_now_and_then_in_case_the_process_is_killed(path, monkeypatch):
     monkeypatch.setattr(kept_runs, "_PAUSE", 0.0)
-    monkeypatch.setattr(kept_runs, "_SHARE", 0)
+    monkeypatch.setattr(kept_runs, "_PAUSE_PER_WRITE", 0)
     seen = []
 
     def look(*_):
@@ -217,7 +217,7 @@ def test_runs_that_cannot_be_written_in_the_end_are_returned(path, caplog):
     folder = path.parent / "gone"
     folder.mkdir()
     note = kept_after(folder / "runs.npz", lambda: shutil.rmtree(folder))
-    assert note.startswith("replications that are complete are not kept: cannot write")
+    assert note.startswith("complete replications are not kept: cannot write")
     folder.mkdir()
     runs = sl.simulate(
         experiment_of(),

@@ -92,7 +92,7 @@ def assert_same(one, other, names=ARRAYS):
 @pytest.fixture
 def forked(monkeypatch):
     """However little there is to do, it is done in processes."""
-    monkeypatch.setattr(workers, "_WORTH_A_FORK", 0.0)
+    monkeypatch.setattr(workers, "_MIN_FORK_SECONDS", 0.0)
 
 
 class TestSameLuck:
@@ -514,7 +514,7 @@ class TestProcesses:
 
     def test_where_processes_cannot_be_forked(self, forked, monkeypatch, caplog):
         monkeypatch.setattr(workers, "can_fork", lambda: False)
-        monkeypatch.setattr(workers, "_LONG", 0.0)
+        monkeypatch.setattr(workers, "_WARNING_SECONDS", 0.0)
         with caplog.at_level(logging.WARNING, "sameluck"):
             runs = self.run(Bound)
         assert "run in one process here" in caplog.text

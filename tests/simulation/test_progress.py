@@ -51,7 +51,7 @@ def test_a_race_tells_who_is_left(monkeypatch, capsys):
 
 
 def test_a_race_takes_true_and_false(monkeypatch, capsys):
-    monkeypatch.setattr(progress, "_SILENT", 0.0)
+    monkeypatch.setattr(progress, "_SILENT_SECONDS", 0.0)
     policies, asked = (
         {"a": sl.UCB1(), "b": sl.UCB1(3.0)},
         {"tolerance": 9, "failures": 1, "horizon": 9},
@@ -63,7 +63,7 @@ def test_a_race_takes_true_and_false(monkeypatch, capsys):
 
 
 def test_simulate_takes_true_false_or_a_function(monkeypatch, capsys):
-    monkeypatch.setattr(progress, "_SILENT", 0.0)
+    monkeypatch.setattr(progress, "_SILENT_SECONDS", 0.0)
     calls = []
     for told in (True, False, None, lambda done, total: calls.append((done, total))):
         sl.simulate(EXPERIMENT, "bernoulli(0.7, 0.3)", progress=told)

@@ -1,1 +1,1 @@
-"""From a body in plain Python to machine code that is kept on disk."""
+"""Compilation of functions in plain Python to machine code that is kept on disk."""

@@ -1,10 +1,10 @@
 """The only module that uses Numba's decorators.
 
-`inlined`     one body for two uses: plain Python when called from Python, inlined machine code when called from
+`inlined`     one function for two uses: plain Python when called from Python, inlined machine code when called from
               compiled code. Policies, environments, streams and samplers are written this way, so that the plain
-              version is always there to check the compiled one against.
-`called`      the same for a body that is seldom reached: called rather than inlined, which keeps the hot loop small.
-`dispatched`  the same as `inlined`, but the body is looked up by the type of the first argument.
+              version is always there to check the compiled version against.
+`called`      the same for a function that is seldom reached: called, not inlined, which keeps the hot loop small.
+`dispatched`  as `inlined`, but the function is looked up by the type of the first argument.
 `specialised` the same for a shortcut that plain Python does without.
 `compiled`    an outer loop, compiled on first use and kept on disk (`machine_code`).
 
@@ -29,36 +29,36 @@ from sameluck.compilation.machine_code import MachineCode
 
 B = TypeVar("B", bound=Function)
 
-# Compiled bodies never allocate, so they need not count references to the arrays passed to them: counting
-# them in every period costs a third of the speed and half of the compile time. A wrapper of each for calls from C,
-# which nobody makes, would take a quarter of it.
+# Compiled functions never allocate, so they need not count references to the arrays passed to them: counting
+# costs a third of the speed and half of the compile time. Numba's wrappers for calls from C, which nobody makes,
+# would take another quarter of the compile time.
 _OPTIONS = {"error_model": "numpy", "_nrt": False, "no_cfunc_wrapper": True}
 _INLINED = {**_OPTIONS, "forceinline": True}
-# A wrong index of a user's body raises IndexError in place of ending the process; it costs no measurable time.
+# A wrong index in a user's function raises IndexError instead of ending the process; it costs no measurable time.
 _BOUNDS_CHECKED = {**_INLINED, "boundscheck": True}
-# Explicit, because by default what an inlined body calls is inlined too.
+# Explicit, because by default Numba also inlines what an inlined function calls.
 _CALLED = {**_INLINED, "forceinline": False}
 
 
-# A Python function, what chooses its replacement in compiled code from the types of the arguments, and options.
+# A Python function, a function that chooses its replacement in compiled code by the arguments' types, and options.
 _overloads: list[tuple[Function, Function, dict[str, object]]] = []
 _lock = threading.RLock()
 _silent = threading.local()  # whether NumPy's warnings are off in this thread
 
 
 class Watched:
-    """A first argument that sees which function it is passed to, in plain Python only."""
+    """First argument that sees which function it is passed to, in plain Python only."""
 
-    def passed_to(self, body: Function, *rest: object) -> object:
-        """What the body returns."""
-        return body(self, *rest)
+    def passed_to(self, function: Function, *arguments: object) -> object:
+        """Return what the function returns."""
+        return function(self, *arguments)
 
 
 class Loop:
-    """An outer loop that is compiled when it is first called, without the GIL."""
+    """Outer loop that is compiled when it is first called, and runs without the GIL."""
 
-    def __init__(self, body: Function) -> None:
-        self.function = body
+    def __init__(self, function: Function) -> None:
+        self.function = function
         self._machine_code: Function | None = None
 
     def __call__(self, *arguments: object) -> Any:
@@ -68,84 +68,86 @@ class Loop:
         return self._machine_code(*arguments)
 
 
-def compiled(body: Function) -> Loop:
-    """An outer loop, compiled on first use; the machine code is kept on disk."""
-    return Loop(body)
+def compiled(function: Function) -> Loop:
+    """Make an outer loop, compiled on first use; its machine code is kept on disk."""
+    return Loop(function)
 
 
-def inlined(body: B) -> B:
-    """Plain Python when called from Python, inlined machine code when called from compiled code."""
-    return _plain(body, _INLINED)
+def inlined(function: B) -> B:
+    """Run a function as plain Python when called from Python, and inline it when called from compiled code."""
+    return _plain(function, _INLINED)
 
 
-def called(body: B) -> B:
-    """As `inlined`, for a body that is seldom reached: a call in compiled code."""
-    return _plain(body, _CALLED)
+def called(function: B) -> B:
+    """Do the same as `inlined` for a function that is seldom reached: compiled code calls it."""
+    return _plain(function, _CALLED)
 
 
-def _plain(body: B, options: dict[str, object]) -> B:
-    @wraps(body)
+def _plain(function: B, options: dict[str, object]) -> B:
+    @wraps(function)
     def plain(*arguments: object) -> object:
         if arguments and isinstance(arguments[0], Watched):
-            return _wrapping_around(arguments[0].passed_to, body, *arguments[1:])
-        return _wrapping_around(body, *arguments)
+            return _wrapping_around(arguments[0].passed_to, function, *arguments[1:])
+        return _wrapping_around(function, *arguments)
 
-    _replace(plain, lambda *_: body, options)
+    _replace(plain, lambda *_: function, options)
     return plain  # type: ignore[return-value]
 
 
-def _wrapping_around(body: Function, *arguments: object) -> object:
-    """What the body returns: addresses are hashed in 64-bit arithmetic that wraps around, in NumPy with a warning."""
-    if getattr(
-        _silent, "now", False
-    ):  # one body calls another: to silence NumPy again takes longer than most bodies
-        return body(*arguments)
+def _wrapping_around(function: Function, *arguments: object) -> object:
+    """Return what the function returns, without NumPy's warnings of overflow.
+
+    Addresses are hashed in 64-bit arithmetic that wraps around.
+    """
+    # A function called by another is silenced already; to do it again takes longer than most functions.
+    if getattr(_silent, "now", False):
+        return function(*arguments)
     _silent.now = True
     try:
         with np.errstate(over="ignore"):
-            return body(*arguments)
+            return function(*arguments)
     finally:
         _silent.now = False
 
 
 def dispatched(
     stub: B,
-    bodies: dict[type, Function],
-    own: Callable[[Function], Function] = lambda body: body,
+    functions: dict[type, Function],
+    adapt_user: Callable[[Function], Function] = lambda function: function,
     otherwise: Function | None = None,
 ) -> B:
-    """Call the body registered for the type of the first argument, in Python and in compiled code.
+    """Call the function registered for the type of the first argument, in Python and in compiled code.
 
-    `own` gives what is compiled in place of a body of a user, `otherwise` is the body of all other types.
+    `adapt_user` returns what is compiled in place of a user's function; `otherwise` serves all other types.
     """
 
     @wraps(stub)
-    def plain(subject: object, *rest: object) -> object:
-        body = bodies.get(type(subject), otherwise) or bodies[type(subject)]
-        return _wrapping_around(body, subject, *rest)
+    def plain(subject: object, *arguments: object) -> object:
+        function = functions.get(type(subject), otherwise) or functions[type(subject)]
+        return _wrapping_around(function, subject, *arguments)
 
-    def choose(subject: object, *, ours: bool) -> Function | None:
-        body = bodies.get(getattr(subject, "instance_class", None), otherwise)  # type: ignore[arg-type]
-        if body is None or is_builtin(body) is not ours:
+    def choose(subject: object, *, builtin: bool) -> Function | None:
+        function = functions.get(getattr(subject, "instance_class", None), otherwise)  # type: ignore[arg-type]
+        if function is None or is_builtin(function) is not builtin:
             return None
-        return body if ours else own(body)
+        return function if builtin else adapt_user(function)
 
-    _replace(plain, lambda subject, *_: choose(subject, ours=True), _INLINED)
-    _replace(plain, lambda subject, *_: choose(subject, ours=False), _BOUNDS_CHECKED)
+    _replace(plain, lambda subject, *_: choose(subject, builtin=True), _INLINED)
+    _replace(plain, lambda subject, *_: choose(subject, builtin=False), _BOUNDS_CHECKED)
     return plain  # type: ignore[return-value]
 
 
-def specialised(function: Function, bodies: dict[type, Function]) -> None:
-    """In compiled code, call the body for the type of the first argument, if any, in place of a function."""
+def specialised(function: Function, functions: dict[type, Function]) -> None:
+    """Replace a function, in compiled code only, by the function for the type of its first argument, if any."""
 
     def choose(subject: object, *_: object) -> Function:
-        return bodies.get(getattr(subject, "instance_class", type(None)), function)
+        return functions.get(getattr(subject, "instance_class", type(None)), function)
 
     _replace(function, choose, _INLINED)
 
 
 def compiled_as(replacement: Function) -> Callable[[B], B]:
-    """In compiled code, call another function in place of the decorated one."""
+    """Replace the decorated function by another function in compiled code."""
 
     def decorate(function: B) -> B:
         _replace(function, lambda *_: inspect.unwrap(replacement), _INLINED)
@@ -168,13 +170,13 @@ def branch_hint() -> None:
 
 
 def likely(condition: bool | np.bool_) -> bool | np.bool_:  # noqa: FBT001
-    """The condition, which nearly always holds: what is done otherwise is moved out of the way."""
+    """Return the condition, which nearly always holds; LLVM moves the other branch out of the way."""
     return condition
 
 
 @contextmanager
 def _without_garbage_collection() -> Iterator[None]:
-    # Numba makes millions of objects that are kept; to look through them takes a fifteenth of the time.
+    # Numba makes millions of objects that stay alive; scanning them takes a fifteenth of the compile time.
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -201,8 +203,8 @@ def load_compiler() -> None:
 
 
 @contextmanager
-def announcing(say: Callable[[], object]) -> Iterator[None]:
-    """Call `say` before something is compiled in this thread meanwhile; not if machine code is only loaded."""
+def announcing(announce: Callable[[], object]) -> Iterator[None]:
+    """Call `announce` once before something is compiled in this thread; not if machine code is only loaded."""
     from numba.core import event
 
     class Announcing(event.Listener):  # type: ignore[misc]  # Numba is not typed
@@ -211,7 +213,7 @@ def announcing(say: Callable[[], object]) -> Iterator[None]:
         def on_start(self, _: object) -> None:
             if self.left and self.thread == threading.get_ident():
                 self.left = False
-                say()
+                announce()
 
         def on_end(self, _: object) -> None:
             pass
@@ -220,12 +222,12 @@ def announcing(say: Callable[[], object]) -> Iterator[None]:
         yield
 
 
-def _dispatcher(body: Function) -> Function:
+def _dispatcher(function: Function) -> Function:
     import numba
 
     load_compiler()
-    dispatcher: Any = numba.njit(nogil=True, **_OPTIONS)(body)
-    dispatcher._cache = MachineCode(body)
+    dispatcher: Any = numba.njit(nogil=True, **_OPTIONS)(function)
+    dispatcher._cache = MachineCode(function)
     compile_now = dispatcher._compiler.compile
 
     @_without_garbage_collection()
@@ -239,8 +241,8 @@ def _dispatcher(body: Function) -> Function:
 
 @cache
 def _load_array_functions() -> None:
-    # As Numba does before it compiles. It also imports SciPy's linear algebra, a tenth of the time of a first
-    # compilation, to see whether it is there; a body that uses it imports it later.
+    # As Numba does before it compiles. Numba also imports SciPy's linear algebra to see whether it is installed. That
+    # takes a tenth of a first compilation; a function that uses it imports it later.
     linear_algebra: Any = import_module("numba.np.linalg")
     ensure_blas, linear_algebra.ensure_blas = linear_algebra.ensure_blas, lambda: None
     try:

@@ -1,13 +1,13 @@
-"""How Numba compiles a body that only other compiled code calls.
+"""Numba compilers for functions that only other compiled code calls.
 
-Numba makes every function into a library of its own: it optimises it and emits machine code for it, also when all
-its callers take a copy of its intermediate code. Here the second and third are left out: a body is linked into the
-loop that calls it and is optimised and emitted with it. Bodies of sameluck also leave out the passes for what they
-do not use: closures, literals as types, array expressions, `with`. Both save more than a third of the time in which a
-loop compiles.
+Numba makes every function a library of its own: it optimises the function and emits machine code, even if all callers
+take a copy of its intermediate code. Here both steps are left out: a function is linked into the loop that calls it,
+and is optimised and emitted with it. Functions of sameluck also leave out the passes for language features that they
+do not use: closures, literals as types, array expressions, `with`. Both save more than a third of a loop's compile
+time.
 
-Numba compiles a body again for callers with other options, although the options of these bodies are their own; here
-it is compiled once.
+Numba also compiles a function again for callers with other options, although the options of these functions are their
+own; here it is compiled once.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ from sameluck.compilation.functions import Function
 
 
 class LinkedLibrary(JITCodeLibrary):  # type: ignore[misc]  # Numba is not typed
-    """Intermediate code of one body to be linked into a loop, never machine code."""
+    """Intermediate code of one function, to be linked into a loop; never machine code."""
 
     def finalize(self) -> None:
-        """Link nothing: the loop links this body and all that it calls (`whole`), each once."""
+        """Link nothing: the loop links this function and all that it calls (`whole`), each once."""
         for library in self._linking_libraries:
             self._reload_init.update(library._reload_init)
         self._finalized = True
 
     def whole(self) -> list[JITCodeLibrary]:
-        """The libraries of the body and of all that it calls."""
+        """Return the libraries of the function and of all that it calls."""
         return list(dict.fromkeys([self, *self._linking_libraries]))
 
     def _get_module_for_linking(self) -> Any:
@@ -66,13 +66,13 @@ class LinkedLowering(NativeLowering):  # type: ignore[misc]
     _name = "linked_lowering"
 
     def run_pass(self, state: Any) -> bool:
-        """Translate the body of `state` and register it for its callers."""
+        """Translate the function of `state` and register it for its callers."""
         name = state.func_id.func_qualname
         state.library = LinkedLibrary(state.targetctx.codegen(), name)
         state.flags.no_compile = True
         changed: bool = super().run_pass(state)
         lowered = state.cr
-        # Callers find the body by an object that would hold the address of its machine code.
+        # Callers find the function by an object that would normally hold the address of its machine code.
         key = _dynfunc.make_function(
             lowered.fndesc.lookup_module(), name, "", 0, lowered.env, (state.library,)
         )
@@ -83,32 +83,30 @@ class LinkedLowering(NativeLowering):  # type: ignore[misc]
 
 
 class LinkedCompiler(CompilerBase):  # type: ignore[misc]
-    """Numba's compiler with `LinkedLowering` as its last step: for bodies of a user."""
+    """Numba's compiler with `LinkedLowering` as its last step, for users' functions."""
 
     def define_pipelines(self) -> list[PassManager]:
-        """The passes that Numba runs."""
         passes = DefaultPassBuilder.define_nopython_pipeline(self.state)
         passes.add_pass_after(LinkedLowering, NativeLowering)
-        passes.passes = [one for one in passes.passes if one[0] is not NativeLowering]
+        passes.passes = [entry for entry in passes.passes if entry[0] is not NativeLowering]
         passes.finalize()
         return [passes]
 
 
 class ShortCompiler(CompilerBase):  # type: ignore[misc]
-    """The passes that bodies of sameluck need."""
+    """Compiler with only the passes that sameluck's functions need."""
 
-    def compile_extra(self, body: Function) -> CompileResult:
-        """Compile a body for the types of its arguments, unless that is done."""
-        key = (body, self.state.args, self.state.flags.copy())
+    def compile_extra(self, function: Function) -> CompileResult:
+        """Compile a function for the types of its arguments, unless that is done."""
+        key = (function, self.state.args, self.state.flags.copy())
         if key not in _compiled:
-            _compiled[key] = super().compile_extra(body)
+            _compiled[key] = super().compile_extra(function)
         return _compiled[key]._replace(metadata={})  # in which each caller notes times
 
     def define_pipelines(self) -> list[PassManager]:
-        """The passes that Numba runs."""
         passes = PassManager("linked")
-        for one in _PASSES:
-            passes.add_pass(one, one._name)
+        for compiler_pass in _PASSES:
+            passes.add_pass(compiler_pass, compiler_pass._name)
         passes.finalize()
         return [passes]
 

@@ -37,11 +37,11 @@ log = logging.getLogger("sameluck")
 
 
 class NotKept(Exception):
-    """Why machine code is not kept on disk."""
+    """Reason why machine code is not kept on disk."""
 
 
 class MachineCode:
-    """The stored machine code of one loop, in place of Numba's own cache, as which a dispatcher calls it.
+    """Stored machine code of one loop, which a dispatcher calls in place of Numba's own cache.
 
     Numba's index refers to all classes of all signatures, and its file numbers are assigned without a lock.
     """
@@ -50,7 +50,7 @@ class MachineCode:
         self.loop = loop
 
     def load_overload(self, signature: NumbaObject, target: NumbaObject) -> NumbaObject:
-        """The compiled loop for a signature; None if it is not there."""
+        """Return the compiled loop for a signature; None if it is not stored."""
         try:
             return _read(self._path(signature, target), signature, target)
         except FileNotFoundError:
@@ -60,7 +60,7 @@ class MachineCode:
             return None
 
     def save_overload(self, signature: NumbaObject, result: NumbaObject) -> None:
-        """Keep a compiled loop, if that is possible."""
+        """Store a compiled loop, if that is possible."""
         try:
             _write(self._path(signature, result.target_context), signature, result)
         except Exception as error:  # a full disk, say
@@ -96,10 +96,10 @@ def _read(path: Path, signature: NumbaObject, target: NumbaObject) -> NumbaObjec
     checksum, stored = content[:_CHECKSUM], content[_CHECKSUM:]
     if checksum != _checksum(stored):
         raise NotKept(f"{path} is damaged")
-    of, symbols, parts = pickle.loads(stored)
-    if of != signature:
+    stored_signature, symbols, parts = pickle.loads(stored)
+    if stored_signature != signature:
         raise NotKept(f"{path} is of another signature")
-    # It takes half of the time to load a loop, and few loops need what it provides.
+    # Refreshing takes half of the time to load a loop, and few loops need the symbols that it provides.
     if None in map(address_of_symbol, symbols):
         target.refresh()
     return CompileResult._rebuild(target, *parts)
@@ -115,10 +115,10 @@ def _write(path: Path, signature: NumbaObject, result: NumbaObject) -> None:
 
 
 def _external_symbols(library: NumbaObject) -> list[str]:
-    """The functions and variables that machine code finds in the process that loads it."""
+    """Return the functions and variables that machine code finds in the process that loads it."""
     module = library._final_module
-    every = itertools.chain(module.functions, module.global_variables)
-    names = {each.name for each in every if each.is_declaration}
+    symbols = itertools.chain(module.functions, module.global_variables)
+    names = {symbol.name for symbol in symbols if symbol.is_declaration}
     return sorted(name for name in names if not name.startswith("llvm."))
 
 
@@ -127,7 +127,7 @@ def _checksum(content: bytes) -> bytes:
 
 
 def _classes(signature: NumbaObject) -> Iterator[type]:
-    """The classes of the NamedTuples in a signature; raises `NotKept` for types whose names do not say all."""
+    """Yield the classes of the NamedTuples in a signature; raise `NotKept` for types without a unique name."""
     types: NumbaObject = import_module("numba.core.types")
     if isinstance(signature, types.BaseNamedTuple):
         yield signature.instance_class
@@ -150,19 +150,19 @@ def _versions() -> tuple[object, ...]:
 
 
 def compiled_sources(package: Path = _PACKAGE) -> list[Path]:
-    """Every source on which machine code depends.
+    """Return every source on which machine code depends.
 
-    Those that import the decorators, their neighbours in the same folder, and this folder, which compiles them.
+    These are the modules that import the decorators, their neighbours in the same folder, and this folder.
     """
     decorated = b"sameluck.compilation.decorators import"
-    decorating = [p for p in package.rglob("*.py") if decorated in p.read_bytes()]
+    decorating = [path for path in package.rglob("*.py") if decorated in path.read_bytes()]
     folders = {source.parent for source in decorating} - {package} | {package / "compilation"}
-    return sorted({*decorating, *(p for folder in folders for p in folder.glob("*.py"))})
+    return sorted({*decorating, *(path for folder in folders for path in folder.glob("*.py"))})
 
 
 @cache
 def cache_directory() -> Path:
-    """Where machine code is kept: a folder of the user's cache named after the digest of the sources."""
+    """Return the folder of machine code in the user's cache, named after the hash of the sources."""
     import numba
 
     digest = hashlib.blake2b(numba.__version__.encode(), digest_size=8)
@@ -187,7 +187,7 @@ def _user_cache() -> Path:
 
 
 def _private_folder() -> Path:
-    # Never a shared folder of a known name: machine code in the cache is run.
+    # Never a shared folder with a predictable name: machine code in the cache is executed.
     folder = tempfile.mkdtemp(prefix="sameluck-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return Path(folder)

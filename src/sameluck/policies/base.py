@@ -218,7 +218,7 @@ def _select(policy: Policy, tally: Tally, period: int, noise: Key | OnceKey) -> 
     raise NotImplementedError
 
 
-select = dispatched(_select, _SELECT_FUNCTIONS, own=with_branch_hints)
+select = dispatched(_select, _SELECT_FUNCTIONS, adapt_user=with_branch_hints)
 
 
 def must_repeat(policy: Policy, played: PlayedArm, period: int, noise: Key | OnceKey) -> bool:

@@ -1,4 +1,4 @@
-"""Random numbers by address, and draws from distributions: what a select or draw function may use."""
+"""Random numbers by address and samplers of distributions, for select and draw functions."""
 
 from sameluck.randomness.samplers import (
     beta,

@@ -1,12 +1,12 @@
-"""From 64 random bits to a draw from a distribution, with the same bits on every machine.
+"""Samplers: functions from 64 random bits to a draw from a distribution, equal on every machine.
 
-A sampler is a function of one word. One that needs more (rejection) hashes that word further (`again`), so
+A sampler is a function of one word. A sampler that needs more (rejection) hashes the word further (`again`), so
 every draw, whatever its method, has one address and changes no other.
 
-Normals by the ziggurat of Marsaglia and Tsang (2000) with 256 layers, gammas by Marsaglia and Tsang (2000)
-with the power transform below shape 1, betas from two gammas, Student's t from a normal and a gamma, Poisson by
-inversion below mean 10 and by Hoermann's transformed rejection (PTRS, 1993) above. Quantiles of the normal law by
-Wichura's algorithm AS 241 (1988).
+Normals are drawn by the ziggurat of Marsaglia and Tsang (2000) with 256 layers, gammas by Marsaglia and Tsang (2000)
+with the power transform below shape 1. Betas come from two gammas, Student's t from a normal and a gamma. Poisson
+counts are drawn by inversion below mean 10 and by Hoermann's transformed rejection (PTRS, 1993) above. Quantiles of
+the normal distribution follow Wichura's algorithm AS 241 (1988).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from sameluck.compilation.decorators import called, inlined, likely
 from sameluck.randomness.streams import Bits, again
 
 _TAIL = 3.6541528853610088  # where the ziggurat's bottom layer ends
-_LAYER = 4.92867323399e-3  # the area of each of its 256 layers
+_LAYER = 4.92867323399e-3  # the area of each of the ziggurat's 256 layers
 
 
 def _ziggurat() -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
@@ -39,7 +39,7 @@ _8BITS, _10BITS, _1, _8, _11 = (np.uint64(number) for number in (255, 1023, 1, 8
 # Far apart, so that a sampler's own attempts (1, 2, ...) never meet another use of the same word.
 _ROUND, _ACCEPT, _POWER, _SHAPE, _LEFT, _RIGHT = (use << 40 for use in range(1, 7))
 
-_LEAST_CHANCE = 1e-300  # whose quantile, -37, stands for those of smaller ones
+_MIN_PROBABILITY = 1e-300  # smaller probabilities have the same quantile, -37
 # The coefficients of AS 241: numerator and denominator, by power.
 _CENTRE = np.array(
     [
@@ -117,7 +117,7 @@ _FAR = np.array(
 
 @inlined
 def uniform(bits: Bits) -> float:
-    """Uniform on [0, 1), a multiple of 2^-53."""
+    """Draw from the uniform distribution on [0, 1); a multiple of 2^-53."""
     return np.int64(bits >> _11) * 2.0**-53
 
 
@@ -129,7 +129,7 @@ def _open_uniform(bits: Bits) -> float:
 
 @inlined
 def normal(bits: Bits) -> float:
-    """Standard normal."""
+    """Draw from the standard normal distribution."""
     # 53 bits with a sign, made odd to be symmetric about 0; the layer is an unsigned index, which needs no check.
     layer = bits & _8BITS
     x = ((np.int64(bits) >> 10) | 1) * _SCALE[layer]
@@ -167,13 +167,13 @@ def _normal_tail(bits: Bits, attempt: int) -> float:
 
 @called
 def exponential(bits: Bits) -> float:
-    """Exponential with mean 1."""
+    """Draw from the exponential distribution with mean 1."""
     return -math.log(_open_uniform(bits))
 
 
 @inlined
 def gamma_from(bits: Bits, depth: float, spread: float) -> float:
-    """Gamma of shape >= 1 given `depth` = shape - 1/3 and `spread` = 1 / sqrt(9 depth)."""
+    """Draw from a gamma distribution of shape >= 1, given `depth` = shape - 1/3 and `spread` = 1 / sqrt(9 depth)."""
     # The uniform is known to 10 bits at first, which nearly always decides; they are bits that the normal does not
     # use or uses least. Accepting below 1 - 2.6811 depth y^4, with y = spread x, is safe. The exact test's logarithm
     # is depth g(y), and -g(y) < 2.34 y^4 for y > -0.8; below that, for depth >= 1, nothing is accepted here. For a
@@ -202,13 +202,13 @@ def _gamma_unsure(bits: Bits, depth: float, spread: float, x: float) -> float:
 
 @called
 def gamma(bits: Bits, shape: float) -> float:
-    """Gamma with scale 1."""
+    """Draw from a gamma distribution with scale 1."""
     return math.exp(log_gamma(bits, shape))
 
 
 @called
 def log_gamma(bits: Bits, shape: float) -> float:
-    """The logarithm of a gamma draw: safe where the draw itself would underflow (tiny shapes)."""
+    """Draw the logarithm of a gamma variable: safe where the variable itself would underflow (tiny shapes)."""
     lifted = shape if shape >= 1.0 else shape + 1.0
     depth = lifted - 1.0 / 3.0
     value = math.log(gamma_from(again(bits, _SHAPE), depth, 1.0 / math.sqrt(9.0 * depth)))
@@ -219,7 +219,7 @@ def log_gamma(bits: Bits, shape: float) -> float:
 
 @called
 def beta(bits: Bits, a: float, b: float) -> float:
-    """Beta(a, b)."""
+    """Draw from Beta(a, b)."""
     odds = beta_log_odds(bits, a, b)
     if odds > 0.0:
         return 1.0 / (1.0 + math.exp(-odds))
@@ -231,38 +231,38 @@ def beta(bits: Bits, a: float, b: float) -> float:
 def beta_odds(
     bits: Bits, depth_a: float, spread_a: float, depth_b: float, spread_b: float
 ) -> float:
-    """The odds x / (1 - x) of a Beta(a, b) draw x; a, b >= 1, both given as `gamma_from` takes them."""
+    """Draw the odds x / (1 - x) of x from Beta(a, b); a, b >= 1, both given as `gamma_from` takes them."""
     return gamma_from(bits, depth_a, spread_a) / gamma_from(again(bits, _RIGHT), depth_b, spread_b)
 
 
 @called
 def beta_log_odds(bits: Bits, a: float, b: float) -> float:
-    """log(x / (1 - x)) of a Beta(a, b) draw x: keeps apart draws that round to the same 0.0 or 1.0."""
+    """Draw log(x / (1 - x)) of x from Beta(a, b): it separates draws that round to the same 0.0 or 1.0."""
     return log_gamma(again(bits, _LEFT), a) - log_gamma(again(bits, _RIGHT), b)
 
 
 @called
 def student_t(bits: Bits, df: float) -> float:
-    """Student's t with `df` degrees of freedom."""
+    """Draw from Student's t distribution with `df` degrees of freedom."""
     half = 0.5 * df
     return normal(bits) * math.exp(0.5 * (math.log(half) - log_gamma(again(bits, _RIGHT), half)))
 
 
 @called
-def normal_quantile(chance: float) -> float:
-    """The number that a standard normal variable is below with the given probability."""
-    q = chance - 0.5
+def normal_quantile(probability: float) -> float:
+    """Return the standard normal quantile of a probability."""
+    q = probability - 0.5
     if abs(q) <= 0.425:
         r = 0.180625 - q * q
         return q * _ratio(r, _CENTRE)
-    r = math.sqrt(-math.log(max(min(chance, 1.0 - chance), _LEAST_CHANCE)))
+    r = math.sqrt(-math.log(max(min(probability, 1.0 - probability), _MIN_PROBABILITY)))
     x = _ratio(r - 1.6, _MIDDLE) if r <= 5.0 else _ratio(r - 5.0, _FAR)
     return math.copysign(x, q)
 
 
 @inlined
 def _ratio(r: float, table: NDArray[np.float64]) -> float:
-    # Of two polynomials of degree 7.
+    # The ratio of two polynomials of degree 7, by Horner's rule.
     above, below = table[0, 7], table[1, 7]
     for power in range(6, -1, -1):
         above = above * r + table[0, power]
@@ -272,7 +272,7 @@ def _ratio(r: float, table: NDArray[np.float64]) -> float:
 
 @called
 def poisson(bits: Bits, mean: float) -> float:
-    """Poisson, as a float."""
+    """Draw from a Poisson distribution, as a float."""
     return _poisson_by_inversion(bits, mean) if mean < 10.0 else _poisson_by_rejection(bits, mean)
 
 
@@ -280,11 +280,11 @@ def poisson(bits: Bits, mean: float) -> float:
 def _poisson_by_inversion(bits: Bits, mean: float) -> float:
     left = uniform(bits)
     count = 0.0
-    chance = math.exp(-mean)
-    while left >= chance and count < 100.0:
-        left -= chance
+    probability = math.exp(-mean)
+    while left >= probability and count < 100.0:
+        left -= probability
         count += 1.0
-        chance *= mean / count
+        probability *= mean / count
     return count
 
 
@@ -313,7 +313,7 @@ def _poisson_by_rejection(bits: Bits, mean: float) -> float:
 
 @inlined
 def discrete(bits: Bits, cumulative: NDArray[np.float64]) -> int:
-    """An index drawn with the chances whose running sums are given (the last one is the total)."""
+    """Draw an index with probabilities given by their running sums, of which the last is the total."""
     target = uniform(bits) * cumulative[cumulative.size - 1]
     low, high = 0, cumulative.size - 1
     while low < high:

@@ -1,6 +1,6 @@
 """Random numbers by address: every random number is a pure function of its address.
 
-An address is (seed, purpose, replication, owner, arm or period, position). Its first coordinates are hashed
+An address is (seed, purpose, replication, stream owner, arm or period, position). Its first coordinates are hashed
 into a 128-bit `Key`, once per stream; the last one is a counter, so reading is random access: nothing is consumed,
 and any entry may be read at any time, in any order, on any machine, with the same bits.
 
@@ -29,10 +29,10 @@ Integer: TypeAlias = int | np.int64 | np.uint64
 
 VERSION = 1
 
-# What a number is for. Purposes never share numbers, so a policy's random choice never shifts a reward.
+# Purposes of a number. Purposes never share numbers, so a policy's random choice never shifts a reward.
 REWARD, DECISION, INSTANCE, AUDIT, TWIN = 1, 2, 3, 4, 5
 
-ALL_POLICIES = 0  # the owner of what all policies of a replication share
+ALL_POLICIES = 0  # the stream owner of the numbers that all policies of a replication share
 
 SLOTS = 1 << 20  # decision numbers per period, one per arm: the largest number of arms
 
@@ -45,7 +45,7 @@ _SLOTS = np.uint64(SLOTS)
 
 
 class Key(NamedTuple):
-    """128 bits that name a stream."""
+    """128-bit name of a stream."""
 
     first: np.uint64
     second: np.uint64
@@ -53,7 +53,7 @@ class Key(NamedTuple):
 
 @inlined
 def mix(bits: Bits) -> Bits:
-    """A bijection of 64 bits in which every input bit flips every output bit with probability one half."""
+    """Mix 64 bits by a bijection in which every input bit flips every output bit with probability one half."""
     bits = (bits ^ (bits >> _30)) * _FIRST
     bits = (bits ^ (bits >> _27)) * _SECOND
     return bits ^ (bits >> _31)
@@ -61,17 +61,17 @@ def mix(bits: Bits) -> Bits:
 
 @inlined
 def subkey(key: Key, coordinate: Integer) -> Key:
-    """The key one coordinate further down the address."""
+    """Return the key one coordinate further down the address."""
     step = mix(np.uint64(coordinate) + _GOLDEN)
     return Key(mix(key.first ^ step), mix((key.second + step) * _OTHER_LANE))
 
 
 @inlined
-def stream(seed: Integer, purpose: Integer, replication: Integer, owner: Integer) -> Key:
-    """The key of everything one owner reads for one purpose in one replication."""
+def stream(seed: Integer, purpose: Integer, replication: Integer, stream_owner: Integer) -> Key:
+    """Return the key of everything that one owner reads for one purpose in one replication."""
     start = Key(mix(np.uint64(seed) + _OTHER_LANE), mix(np.uint64(seed) ^ _FIRST))
-    # As one type, for which alone `subkey` is then compiled.
-    return subkey(subkey(subkey(start, np.uint64(purpose)), np.uint64(replication)), owner)
+    # All of one type, so that `subkey` is compiled once.
+    return subkey(subkey(subkey(start, np.uint64(purpose)), np.uint64(replication)), stream_owner)
 
 
 @inlined
@@ -84,7 +84,7 @@ def _word(key: Key, index: Integer) -> Bits:
 
 @compiled_as(_word)
 def word(key: Key | OnceKey, index: Integer) -> Bits:
-    """The 64 random bits at one index of a stream."""
+    """Return the 64 random bits at an index of a stream."""
     if isinstance(key, OnceKey):
         key.read(int(index))
         bits = _word(key.key, index)
@@ -94,18 +94,18 @@ def word(key: Key | OnceKey, index: Integer) -> Bits:
 
 @inlined
 def at(noise: Key | OnceKey, period: Integer, slot: Integer) -> Bits:
-    """The 64 random bits of a policy's decision noise in a period; one slot per arm, or per use."""
+    """Return 64 random bits of a policy's decision noise in a period; use one slot per arm, or per purpose."""
     return word(noise, np.uint64(period) * _SLOTS + np.uint64(slot))
 
 
 @inlined
 def again(bits: Bits, attempt: Integer) -> Bits:
-    """More bits for a sampler that needs more than one word: a hash of the word it was given."""
+    """Return more bits for a sampler that needs more than one word: a hash of its word."""
     return mix((bits ^ _OTHER_LANE) + np.uint64(attempt) * _GOLDEN)
 
 
 class OnceKey:
-    """A key that raises when one index is read twice: the fresh-key lemma as a check (plain Python only)."""
+    """Key that raises when an index is read twice: the fresh-key lemma as a check, in plain Python only."""
 
     def __init__(self, key: Key, name: str, *, bits_once: bool = False) -> None:
         self.key = key
@@ -114,20 +114,23 @@ class OnceKey:
         self.seen: set[int] = set()
 
     def read(self, index: int) -> None:
-        """Record one read; raise `AddressReused` if the index was read before."""
+        """Record a read; raise `AddressReused` if the index was read before."""
         if index in self.seen:
             period, slot = divmod(index, SLOTS)
             message = (
-                f"{self.name}: the random number of period {period}, slot {slot} was read twice; a policy may read "
-                "an address once, or its law is no longer the one it has alone. Use another slot or the period in "
-                "the address"
+                f"{self.name}: the random number of period {period}, slot {slot} was read twice, so the policy's "
+                "distribution differs from its distribution in a solo run. Use another slot, or the period, in the "
+                "address"
             )
             raise AddressReused(message)
         self.seen.add(index)
 
 
 class OnceBits(np.uint64, Watched):
-    """64 random bits that raise when a second draw takes them: both would be the same noise (plain Python only)."""
+    """64 random bits that raise when a second sampler draws from them, in plain Python only.
+
+    Two draws from the same bits depend on each other.
+    """
 
     taken: dict[int, list[str]]  # words -> the draw that took them, by the name of its sampler
     draw: list[str]  # in which the bits are used; empty outside of a sampler
@@ -136,16 +139,16 @@ class OnceBits(np.uint64, Watched):
     def of(
         cls, bits: Bits, taken: dict[int, list[str]] | None = None, draw: list[str] | None = None
     ) -> OnceBits:
-        """The same bits, and those that `again` derives from them, to be taken once."""
+        """Return the same bits, to be used once; so are the bits that `again` derives from them."""
         once = cls(bits)
         once.taken, once.draw = {} if taken is None else taken, draw or []
         return once
 
-    def passed_to(self, body: Function, *rest: object) -> object:
-        """Note that a sampler takes the bits; raise `Misuse` if another draw has taken them."""
-        if body.__name__ == "again":
-            return self.of(body(np.uint64(self), *rest), self.taken, self.draw)
-        draw = self.draw or [body.__name__]
+    def passed_to(self, function: Function, *arguments: object) -> object:
+        """Record that a sampler uses the bits; raise `Misuse` if another draw has used them."""
+        if function.__name__ == "again":
+            return self.of(function(np.uint64(self), *arguments), self.taken, self.draw)
+        draw = self.draw or [function.__name__]
         first = self.taken.setdefault(int(self), draw)
         if first is not draw:
             raise Misuse(
@@ -153,9 +156,9 @@ class OnceBits(np.uint64, Watched):
                 "take each from bits of its own, such as again(bits, 1) and again(bits, 2), or keep a draw in a "
                 "variable"
             )
-        return body(self.of(self, self.taken, draw), *rest)
+        return function(self.of(self, self.taken, draw), *arguments)
 
 
 def owner_of(name: str) -> int:
-    """A policy's owner number: a stable 64-bit hash of its name, so the order of policies changes nothing."""
+    """Return a policy's stream owner: a stable 64-bit hash of its name, whatever the order of policies."""
     return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "little") | 1

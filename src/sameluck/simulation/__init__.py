@@ -1,1 +1,1 @@
-"""Simulation: every policy of an experiment in every replication."""
+"""Simulation of every policy of an experiment in every replication."""

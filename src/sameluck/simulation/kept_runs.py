@@ -1,4 +1,4 @@
-"""`simulate(keep=...)`: replications in parts, so that those that are complete outlive an interruption."""
+"""`KeptRuns`: the file of `simulate(keep=...)`, which keeps complete replications after an interruption."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from sameluck.files import check_writable
 from sameluck.runs import Runs, check_runs_path
 from sameluck.simulation.tasks import Assembly, Work, seconds_of_period
 
-_FIRST = 32  # replications of the first part; of Python objects, which may be slow, one
-_SHORT, _LONG = 2.0, 8.0  # seconds of a part: the next is twice as large, or half
-_PAUSE = 20.0  # seconds from one writing of the file to the next, at least
-_SHARE = 20  # by which this pause is longer than the writing
+_FIRST_PART = 32  # replications; Python objects, which may be slow, begin with one
+_MIN_PART_SECONDS, _MAX_PART_SECONDS = 2.0, 8.0  # outside, the next part is twice as large, or half
+_PAUSE = 20.0  # seconds at least between two writes of the file
+_PAUSE_PER_WRITE = 20  # the pause is at least this many times as long as writing takes
 log = logging.getLogger("sameluck")
 
 
@@ -32,7 +32,7 @@ PartRunner: TypeAlias = Callable[[range, Progress | None], Runs]  # runs some of
 
 
 class KeptRuns:
-    """The file that keeps the replications of a simulation, from the first on."""
+    """File that keeps the replications of a simulation, from the first on."""
 
     def __init__(self, path: str | os.PathLike[str], work: Work, workers: int = 1) -> None:
         check_runs_path(path)
@@ -47,25 +47,25 @@ class KeptRuns:
         self._failure = ""  # of the last attempt to write it
 
     def saved(self, run: PartRunner) -> Runs:
-        """The replications in the file; raises `Invalid` unless they are of this simulation.
+        """Return the replications in the file; raise `Invalid` unless they belong to this simulation.
 
-        The last of them is run again: the code of a policy of a user may have changed.
+        The last replication is run again: the code of a user's policy may have changed.
         """
         if not self.path.exists():
             return replace(self.nothing, seconds=0.0)
         kept = Runs.load(self.path)
         try:
-            known = self._of_this(kept)
+            earlier = self._of_this(kept)
         except Invalid as error:
             raise self._other(str(error)) from None
-        last = known.part(known.replications - 1, 1)
-        if known.replications:
+        last = earlier.part(earlier.replications - 1, 1)
+        if earlier.replications:
             again = run(range(last.first, last.first + 1), None)
-            if any((one != other).any() for one, other in _arrays(last, again)):
-                raise self._other(f"replication {last.first} is another when it is run again")
+            if any((old != new).any() for old, new in _arrays(last, again)):
+                raise self._other(f"replication {last.first} differs when it is run again")
         self._kept = kept.replications
-        seconds = None if known.replications else 0.0
-        return replace(known, experiment=self.work.experiment, seconds=seconds)
+        seconds = None if earlier.replications else 0.0
+        return replace(earlier, experiment=self.work.experiment, seconds=seconds)
 
     def _of_this(self, kept: Runs) -> Runs:
         if self.work.detail and kept.totals is None:
@@ -87,20 +87,20 @@ class KeptRuns:
         policies, pause = len(self.work.experiment.policies), _PAUSE
         due = time.monotonic() + pause
 
-        def tell(done: int, _: int) -> None:
+        def report(done: int, _: int) -> None:
             if progress is not None:
                 before = (start - self.replications.start) * policies
                 progress(before + done, len(self.replications) * policies)
 
         try:
             while start < stop:
-                some = range(start, min(start + size, stop))
-                parts.append(run(some, tell))
-                start = some.stop
+                part = range(start, min(start + size, stop))
+                parts.append(run(part, report))
+                start = part.stop
                 size = self._next_size(size, parts[-1].seconds or 0.0)
                 if start < stop and (began := time.monotonic()) > due:
                     parts = [self._save(parts)]
-                    pause = max(pause, _SHARE * (time.monotonic() - began))
+                    pause = max(pause, _PAUSE_PER_WRITE * (time.monotonic() - began))
                     due = time.monotonic() + pause
             return self._save(parts)
         except BaseException as error:
@@ -115,12 +115,12 @@ class KeptRuns:
             return 1
         policies, horizon = self.work.experiment.policies, int(self.work.checkpoints[-1])
         seconds = horizon * sum(seconds_of_period(self.work, name) for name in policies)
-        return min(_FIRST, max(self.workers, int(_SHORT / seconds)))
+        return min(_FIRST_PART, max(self.workers, int(_MIN_PART_SECONDS / seconds)))
 
     def _next_size(self, size: int, seconds: float) -> int:
-        if seconds < _SHORT:
+        if seconds < _MIN_PART_SECONDS:
             return 2 * size
-        return max(min(size, self.workers), size // 2) if seconds > _LONG else size
+        return max(min(size, self.workers), size // 2) if seconds > _MAX_PART_SECONDS else size
 
     def _save(self, parts: list[Runs]) -> Runs:
         runs = Runs.concat(parts)
@@ -135,12 +135,15 @@ class KeptRuns:
         try:
             runs.save(self.path)
             self._seen, self._kept, self._failure = _state(self.path), runs.replications, ""
-        except Invalid as error:  # a full disk, say: the runs are more than their file
+        except Invalid as error:  # a full disk, say: the runs are still in memory
             self._failure = str(error)
             log.warning("sameluck: %s; the runs are in memory only", error)
 
     def _look_again(self, state: tuple[int, ...]) -> None:
-        """Another process has written to the file, or removed it: its runs stay, unless they are fewer of these."""
+        """Keep the runs that another process has written to the file, unless they are fewer of this simulation.
+
+        If they belong to another simulation, these runs go to another file.
+        """
         self._seen, self._kept = state, 0
         if not state:
             return
@@ -155,14 +158,14 @@ class KeptRuns:
 
     def _outcome(self) -> str:
         if self._failure:
-            return f"replications that are complete are not kept: {self._failure}"
+            return f"complete replications are not kept: {self._failure}"
         done = f"{min(self._kept, len(self.replications)):,} of {len(self.replications):,}"
         return f"{done} replications are kept in {str(self.path)!r}; run the same again to continue"
 
 
 @contextmanager
 def _ctrl_c_afterwards() -> Iterator[None]:
-    """If Ctrl-C is pressed meanwhile, it takes effect at the end; it reaches the main thread only."""
+    """Delay Ctrl-C to the end of the block; it reaches the main thread only."""
     if current_thread() is not main_thread():
         yield
         return
@@ -177,15 +180,15 @@ def _ctrl_c_afterwards() -> Iterator[None]:
 
 
 def _state(path: Path) -> tuple[int, ...]:
-    """What changes when a file is replaced; nothing if there is none."""
+    """Return what changes when a file is replaced; nothing if it does not exist."""
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return ()
-    return found.st_ino, found.st_mtime_ns, found.st_size
+    return status.st_ino, status.st_mtime_ns, status.st_size
 
 
-def _arrays(one: Runs, other: Runs) -> list[tuple[Floats | Ints, Floats | Ints]]:
+def _arrays(runs: Runs, other: Runs) -> list[tuple[Floats | Ints, Floats | Ints]]:
     names = ("rewards", "pulls", "interactions", "totals", "exploration_excess")
-    both = [(getattr(one, name), getattr(other, name)) for name in names]
-    return [(first, second) for first, second in both if first is not None and second is not None]
+    pairs = [(getattr(runs, name), getattr(other, name)) for name in names]
+    return [(first, second) for first, second in pairs if first is not None and second is not None]

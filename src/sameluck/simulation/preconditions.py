@@ -1,4 +1,4 @@
-"""What must hold before an experiment is simulated: a fitting environment, existing replications, enough memory."""
+"""Preconditions of a simulation: a fitting environment, existing replications, enough memory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sameluck.policies.base import needs_binary
 
 
 def fitted(experiment: Experiment, environment: EnvironmentLike) -> tuple[Experiment, Environment]:
-    """The experiment, with the arms of the environment if it has none, and the environment; `checked_environment`."""
+    """Return the experiment, with the environment's arms if it has none, and the checked environment."""
     if isinstance(experiment, Experiment) and not experiment.arms:
         environment = as_environment(environment)
         if environment.arms is None:
@@ -26,7 +26,7 @@ def fitted(experiment: Experiment, environment: EnvironmentLike) -> tuple[Experi
 
 
 def checked_environment(experiment: Experiment, environment: EnvironmentLike) -> Environment:
-    """The environment, from itself or its text form; raises `Invalid` if it does not fit the experiment."""
+    """Return the environment, from itself or its text form; raise `Invalid` if it does not fit the experiment."""
     if not isinstance(experiment, Experiment):
         raise Invalid(f"the first argument must be an Experiment, got {experiment!r}")
     environment = as_environment(environment)
@@ -42,18 +42,18 @@ def checked_environment(experiment: Experiment, environment: EnvironmentLike) ->
 
 
 def fits(design: Design, environment: Environment) -> bool:
-    """Whether a design is defined on an environment."""
+    """Return whether a design is defined on an environment."""
     capabilities = capabilities_of(environment, design)
     shares_stacks = design.shares_rewards and capabilities.has_stacks
     return capabilities.is_stationary or not shares_stacks
 
 
 def check_design(design: Design, environment: Environment) -> None:
-    """Raise `Invalid` for shared stacks of rewards in an environment that moves."""
+    """Raise `Invalid` for shared stacks of rewards in a moving environment."""
     if not fits(design, environment):
         raise Invalid(
             f"the design {design.label} is not defined on {_short(environment)}: policies share the k-th reward of "
-            "an arm and read it in different periods, so it has no period whose law it could have; use "
+            "an arm and read it in different periods, so it has no period whose distribution it could have; use "
             "design='naive' or 'time_coupled', or see with sameluck.rehearse what becomes of replay on such traffic"
         )
 
@@ -64,7 +64,7 @@ def _short(environment: Environment) -> str:
 
 
 def checked_replications(experiment: Experiment, replications: range | None) -> range:
-    """The replications to run, all if not given."""
+    """Return the replications to run, all if not given."""
     experiment.require_replications("simulate")
     if replications is None:
         return range(experiment.replications)

@@ -1,8 +1,8 @@
-"""`run_forked`: a function of Python objects on several processors, as forked processes.
+"""`run_forked`: a function of Python objects in forked processes.
 
-Threads would not do, because Python code holds the interpreter's lock. A forked process has the function and its
-items already, so that nothing but their numbers and the results travels, and a function that cannot be pickled (one
-defined in another function or in a notebook) will do. The processes end with the iteration, however it ends.
+Threads would not help, because Python code holds the interpreter's lock. A forked process has the function and its
+items already: only the items' numbers and the results are sent, and the function need not be picklable. The processes
+end with the iteration, however it ends.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from sameluck.errors import Unplayable
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-_IDLE = 60.0  # seconds; processes that have not run at all for so long are taken to be blocked
+_IDLE = 60.0  # seconds without any activity after which processes are taken to be blocked
 
 
 class _Worker(NamedTuple):
@@ -33,9 +33,9 @@ class _Worker(NamedTuple):
 
 
 def can_fork() -> bool:
-    """Whether processes may be forked here: on Linux, unless this is a daemon, which may not have children.
+    """Return whether processes may be forked here: on Linux, unless this is a daemon, which may not have children.
 
-    Not on macOS, whose system libraries do not survive a fork.
+    System libraries of macOS do not survive a fork.
     """
     return sys.platform == "linux" and not multiprocessing.current_process().daemon
 
@@ -43,7 +43,7 @@ def can_fork() -> bool:
 def run_forked(
     function: Callable[[Item], Result], items: Sequence[Item], workers: int
 ) -> Iterator[Result]:
-    """The results of a function for some items, each as soon as it is there."""
+    """Yield the results of a function for items, each as soon as it is available."""
     waiting, team = list(range(len(items)))[::-1], _start(function, items, workers)
     busy: dict[Connection, int] = {}
     try:
@@ -62,7 +62,7 @@ def run_forked(
                 process.kill()
         for process, _ in team:
             process.join(1.0)
-            process.kill()  # one that waits for threads of the object
+            process.kill()  # it may wait for threads of the object
             process.join()
 
 
@@ -75,7 +75,7 @@ def _start(
         inherited = [ours, *(worker.connection for worker in team)]
         process = context.Process(target=_serve, args=(function, items, theirs, inherited))
         with warnings.catch_warnings():
-            # Of threads that a fork does not copy: those of NumPy are idle, ours are not started yet.
+            # The warning is of threads that a fork does not copy: NumPy's are idle, sameluck's not started yet.
             warnings.simplefilter("ignore", DeprecationWarning)
             process.start()
         theirs.close()
@@ -130,7 +130,7 @@ def _receive(connection: Connection, item: object, team: Sequence[_Worker]) -> A
     try:
         fine, answer = connection.recv()
     except (EOFError, OSError):
-        process = next(one.process for one in team if one.connection is connection)
+        process = next(worker.process for worker in team if worker.connection is connection)
         process.join(1.0)
         raise Unplayable(
             f"the process that ran {item} ended with code {process.exitcode}: a crash, too little memory, or threads "
@@ -142,7 +142,7 @@ def _receive(connection: Connection, item: object, team: Sequence[_Worker]) -> A
 
 
 def _ready(team: Sequence[_Worker], busy: dict[Connection, int]) -> list[Connection]:
-    """The connections with an answer; raise `Unplayable` if no busy process does anything any more."""
+    """Return the connections with an answer; raise `Unplayable` if every busy process is blocked."""
     pids = [process.pid for process, connection in team if connection in busy]
     while True:
         before = [_activity(pid) for pid in pids]
@@ -156,7 +156,7 @@ def _ready(team: Sequence[_Worker], busy: dict[Connection, int]) -> list[Connect
 
 
 def _activity(pid: int | None) -> list[str]:
-    """Processor time and context switches of a process; they do not change while it is blocked."""
+    """Return processor time and context switches of a process; they do not change while it is blocked."""
     folder = Path(f"/proc/{pid}")
     try:
         # After the name in brackets: the state is first, user and system time are 12th and 13th.

@@ -1,11 +1,11 @@
-"""`progress=True`: a line for every tenth of the work, readable in terminals, notebooks and logs."""
+"""Printed progress: a line for every tenth of the work, readable in terminals, notebooks and logs."""
 
 from __future__ import annotations
 
 import sys
 import time
 
-_SILENT = 1.0  # seconds: shorter work prints nothing
+_SILENT_SECONDS = 1.0  # shorter work prints nothing
 
 
 class PrintedProgress:
@@ -17,7 +17,7 @@ class PrintedProgress:
     def __call__(self, done: int, total: int) -> None:
         """Print if another tenth is done."""
         seconds, tenths = time.monotonic() - self._started, 10 * done // max(total, 1)
-        if seconds < _SILENT or tenths <= self._tenths:
+        if seconds < _SILENT_SECONDS or tenths <= self._tenths:
             return
         self._tenths = tenths
         left = f"about {seconds * (total - done) / done:,.0f} s left"
@@ -26,15 +26,15 @@ class PrintedProgress:
 
 
 class PrintedRace:
-    """Prints how far a race is on standard error: for every tenth and every drop-out, at most once a second."""
+    """Prints a race's progress on standard error: for every tenth and every drop-out, at most once per second."""
 
     def __init__(self, most: int) -> None:
         self._most, self._printed, self._last = most, time.monotonic(), (0, 0)
 
     def __call__(self, replications: int, names: tuple[str, ...]) -> None:
-        """Print if another tenth is done, or if others remain than in the last line."""
+        """Print if another tenth is done, or if fewer policies remain than in the last line."""
         now, state = time.monotonic(), (len(names), 10 * replications // self._most)
-        if now - self._printed < _SILENT or state == self._last:
+        if now - self._printed < _SILENT_SECONDS or state == self._last:
             return
         self._printed, self._last = now, state
         policies = "policy" if len(names) == 1 else "policies"

@@ -1,6 +1,6 @@
 """Tasks: an experiment cut into pieces of work, each a pure function of its arguments, and their results combined.
 
-How the work is cut, and where and in which order the tasks run, changes no bit of the result.
+Neither the cut nor the place and order of the tasks changes a bit of the result.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ from sameluck.simulation.object_runner import ObjectRunner
 from sameluck.simulation.policy_runner import PolicyRunner
 from sameluck.trajectories import Trajectory, empty_trajectory
 
-_ROWS = 1 << 16  # replications of which interactions are counted at once
-# Seconds of a period, and of each arm in it: those of UCB, and of Thompson sampling if the policy is randomised.
+_ROWS = 1 << 16  # replications whose interactions are counted at once
+# Seconds per period, and per arm in a period: of UCB, and of Thompson sampling for a randomised policy.
 _PERIOD, _ARM, _RANDOMISED_ARM = 5e-9, 2e-9, 1e-8
 _OBJECT_PERIOD = 5e-6
-_LEAST_SECONDS = 1e-3  # of a task: shorter ones would take longer to prepare than to run
+_MIN_TASK_SECONDS = 1e-3  # shorter tasks would take longer to prepare than to run
 
 Runner: TypeAlias = PolicyRunner | ObjectRunner
 
 
 class Work(NamedTuple):
-    """All that is to be run: what every task of a `map` has in common."""
+    """Work of a simulation: everything that its tasks have in common."""
 
     experiment: Experiment
     environment: Environment
     checkpoints: Ints
     replications: range
     detail: bool = False
-    makers: Mapping[str, Maker] = {}  # of the external policies, by their names in the experiment
+    makers: Mapping[str, Maker] = {}  # of external policies, by the policy's name
 
     @property
     def recorded(self) -> bool:
@@ -48,7 +48,7 @@ class Work(NamedTuple):
         return self.detail or self.experiment.design.indexed_by_period
 
     def runner(self, policy: str) -> Runner:
-        """What runs a policy."""
+        """Return the runner of a policy."""
         if policy in self.makers:
             make = self.makers[policy]
             return ObjectRunner(self.experiment, self.environment, policy, make)
@@ -56,7 +56,7 @@ class Work(NamedTuple):
 
 
 class Task(NamedTuple):
-    """Some policies in some replications: the unit of work of a `map`."""
+    """Unit of work of a `map`: some policies in some replications."""
 
     number: int
     policies: tuple[str, ...]
@@ -69,12 +69,12 @@ class Task(NamedTuple):
 
 
 class TaskResult(NamedTuple):
-    """The results of a task; axes as in `Runs`, but with one array per policy."""
+    """Results of a task; axes as in `Runs`, but with one array per policy."""
 
-    number: int  # of the task
+    number: int  # the task's
     rewards: Sequence[Floats]  # (replication, checkpoint)
     pulls: Sequence[Ints]  # (replication, checkpoint, arm)
-    pairs: Ints | None = None  # period-arm pairs (replication, checkpoint), if timed
+    pairs: Ints | None = None  # period-arm pairs (replication, checkpoint), if indexed by period
     totals: Sequence[Floats] = ()
     exploration_excess: Sequence[Floats] = ()
 
@@ -87,27 +87,27 @@ def split(
     *,
     tasks_each: int = 4,
 ) -> list[Task]:
-    """Tasks of about some seconds, and at least `tasks_each` per worker and policy.
+    """Cut the work into tasks of about `seconds`, and at least `tasks_each` per worker and policy.
 
-    Fewer, if they would not last a millisecond.
-    What a policy needs is an estimate from the number of arms, unless the seconds of a period were measured. A timed
-    design needs all policies of a replication in one task.
+    There are fewer if a task would not last a millisecond. A policy's time is estimated from the number of arms,
+    unless it was measured. A design that indexes rewards by period needs all policies of a replication in one task.
     """
     names = tuple(work.experiment.policies)
     groups = [names] if work.experiment.design.indexed_by_period else [(name,) for name in names]
     tasks: list[Task] = []
     for group in groups:
         period = sum((measured or {}).get(name) or seconds_of_period(work, name) for name in group)
-        each = period * int(work.checkpoints[-1])
-        most, least = max(1, int(seconds / each)), ceil(_LEAST_SECONDS / each)
-        small = -(-len(work.replications) // (tasks_each * workers))
-        for part in _cut(work.replications, min(most, max(least, small))):
-            tasks.append(Task(len(tasks), group, part, each * len(part)))
+        replication = period * int(work.checkpoints[-1])  # seconds
+        largest = max(1, int(seconds / replication))
+        smallest = ceil(_MIN_TASK_SECONDS / replication)
+        fair = ceil(len(work.replications) / (tasks_each * workers))
+        for part in _cut(work.replications, min(largest, max(smallest, fair))):
+            tasks.append(Task(len(tasks), group, part, replication * len(part)))
     return tasks
 
 
 def seconds_of_period(work: Work, policy: str) -> float:
-    """About what a period of a policy takes."""
+    """Estimate the seconds that a period of a policy takes."""
     rule, arms = work.experiment.policies[policy], work.experiment.n_arms
     if policy in work.makers:
         return _OBJECT_PERIOD
@@ -128,7 +128,8 @@ def run_task(work: Work, task: Task) -> TaskResult:
     if work.recorded:
         return _run_recorded(work, task, runners)
     results = [runner.run(task.replications, work.checkpoints) for runner in runners]
-    return TaskResult(task.number, [one.rewards for one in results], [one.pulls for one in results])
+    rewards, pulls = [run.rewards for run in results], [run.pulls for run in results]
+    return TaskResult(task.number, rewards, pulls)
 
 
 def _run_recorded(work: Work, task: Task, runners: Sequence[Runner]) -> TaskResult:
@@ -138,8 +139,8 @@ def _run_recorded(work: Work, task: Task, runners: Sequence[Runner]) -> TaskResu
     for row, replication in enumerate(task.replications):
         for k, (runner, trajectory) in enumerate(zip(runners, trajectories, strict=True)):
             only = range(replication, replication + 1)
-            one = runner.run(only, work.checkpoints, trajectory)
-            result.rewards[k][row], result.pulls[k][row] = one.rewards[0], one.pulls[0]
+            run = runner.run(only, work.checkpoints, trajectory)
+            result.rewards[k][row], result.pulls[k][row] = run.rewards[0], run.pulls[0]
             if work.detail:
                 result.totals[k][row] = _totals(work, trajectory)
                 result.exploration_excess[k][row] = runner.exploration_excess(
@@ -165,9 +166,10 @@ def _empty_result(work: Work, task: Task) -> TaskResult:
 
 
 def _totals(work: Work, trajectory: Trajectory) -> Floats:
-    """Each arm's total reward up to each checkpoint (checkpoint, arm)."""
-    until = [trajectory.until(checkpoint) for checkpoint in work.checkpoints]
-    return np.array([np.bincount(one.arms, one.rewards, work.experiment.n_arms) for one in until])
+    """Return each arm's total reward up to each checkpoint (checkpoint, arm)."""
+    beginnings = [trajectory.until(checkpoint) for checkpoint in work.checkpoints]
+    arms = work.experiment.n_arms
+    return np.array([np.bincount(start.arms, start.rewards, arms) for start in beginnings])
 
 
 def _fill_pairs(work: Work, trajectories: Sequence[Trajectory], counts: Ints) -> None:
@@ -178,7 +180,7 @@ def _fill_pairs(work: Work, trajectories: Sequence[Trajectory], counts: Ints) ->
 
 @compiled
 def _count_pairs(arms: Ints, last_period: Ints, checkpoints: Ints, counts: Ints) -> None:
-    """How many distinct (period, arm) pairs the policies (rows of `arms`) request up to each checkpoint."""
+    """Count the distinct (period, arm) pairs that the policies, rows of `arms`, request up to each checkpoint."""
     pairs = 0
     start = 0
     for checkpoint in range(checkpoints.size):
@@ -192,7 +194,7 @@ def _count_pairs(arms: Ints, last_period: Ints, checkpoints: Ints, counts: Ints)
 
 
 class Assembly:
-    """The arrays of a `Runs`, filled task by task."""
+    """Arrays of a `Runs`, filled task by task."""
 
     def __init__(self, work: Work) -> None:
         self.work = work
@@ -206,7 +208,7 @@ class Assembly:
         self.exploration_excess: Floats | None = np.empty(shape) if work.detail else None
 
     def add(self, task: Task, result: TaskResult) -> None:
-        """Copy the results of a task to their places."""
+        """Copy the results of a task into the arrays."""
         first, names = self.work.replications.start, list(self.work.experiment.policies)
         rows = slice(task.replications.start - first, task.replications.stop - first)
         for k, name in enumerate(task.policies):
@@ -220,12 +222,11 @@ class Assembly:
             self.interactions[rows] = result.pairs
 
     def runs(self) -> Runs:
-        """The runs, once every task is added."""
+        """Return the runs, once every task is added."""
         work, design = self.work, self.work.experiment.design
         if not design.indexed_by_period:
-            for start in range(
-                0, len(self.pulls), _ROWS
-            ):  # or it would need half as much memory again
+            # In blocks, or counting would need half as much memory again as the results.
+            for start in range(0, len(self.pulls), _ROWS):
                 rows = slice(start, start + _ROWS)
                 self.interactions[rows] = design.interactions(self.pulls[rows])
         return Runs(

@@ -1,4 +1,4 @@
-"""Where tasks run: compiled policies in threads, Python objects in processes, or both by the `map` of the caller."""
+"""Workers: compiled policies run in threads, Python objects in processes, or both by the caller's `map`."""
 
 from __future__ import annotations
 
@@ -22,35 +22,35 @@ from sameluck.simulation.tasks import Assembly, Task, TaskResult, Work, run_task
 MapLike: TypeAlias = Callable[..., Iterable[Any]]
 Results: TypeAlias = Generator[TaskResult, None, None]
 
-_WORTH_A_FORK = 0.3  # seconds of work
-_SOON = 0.5  # seconds after which Ctrl-C is to be noticed
-_LONG = 10.0  # seconds of work after which one process is worth a warning
+_MIN_FORK_SECONDS = 0.3  # of work, for which processes are forked
+_INTERRUPT_SECONDS = 0.5  # within which Ctrl-C takes effect
+_WARNING_SECONDS = 10.0  # of work in one process
 log = logging.getLogger("sameluck")
 
 
 def run_tasks(work: Work, tasks: Sequence[Task], workers: int) -> Results:
-    """The results of tasks on this machine."""
+    """Yield the results of tasks on this machine."""
     run = partial(run_task, work)
-    of_objects = [task for task in tasks if work.makers.keys() & set(task.policies)]
-    others = [task for task in tasks if task not in of_objects]
-    yield from _in_threads(run, others, workers)
-    seconds = sum(task.seconds for task in of_objects)
-    several = min(workers, len(of_objects)) > 1
-    if several and seconds > _WORTH_A_FORK and can_fork():
-        yield from run_forked(run, of_objects, workers)
+    object_tasks = [task for task in tasks if work.makers.keys() & set(task.policies)]
+    compiled_tasks = [task for task in tasks if task not in object_tasks]
+    yield from _in_threads(run, compiled_tasks, workers)
+    seconds = sum(task.seconds for task in object_tasks)
+    several = min(workers, len(object_tasks)) > 1
+    if several and seconds > _MIN_FORK_SECONDS and can_fork():
+        yield from run_forked(run, object_tasks, workers)
         return
-    if several and seconds > _LONG:
+    if several and seconds > _WARNING_SECONDS:
         log.warning(
-            "sameluck: Python objects are run in one process here, for about %.0f s; map= runs them in several, "
-            "such as that of a ProcessPoolExecutor if their makers are defined in a module",
+            "sameluck: Python objects run in one process here, for about %.0f s; pass map= to run them in several, "
+            "such as the map of a ProcessPoolExecutor if their makers are defined in a module",
             seconds,
         )
-    yield from map(run, of_objects)
+    yield from map(run, object_tasks)
 
 
 def _in_threads(run: Callable[[Task], TaskResult], tasks: Sequence[Task], workers: int) -> Results:
-    # Machine code does not notice Ctrl-C: this thread waits for a long task rather than run it.
-    short = all(task.seconds < _SOON for task in tasks)
+    # Machine code does not notice Ctrl-C, so this thread waits for a long task instead of running it.
+    short = all(task.seconds < _INTERRUPT_SECONDS for task in tasks)
     if short and (workers == 1 or len(tasks) <= 1):
         yield from map(run, tasks)
         return
@@ -63,14 +63,14 @@ def _in_threads(run: Callable[[Task], TaskResult], tasks: Sequence[Task], worker
 
 
 def map_tasks(work: Work, tasks: Sequence[Task], map_like: MapLike) -> Results:
-    """The results of tasks by a `map` of the caller, in any order."""
+    """Yield the results of tasks by the caller's `map`, in any order."""
     results: Iterable[TaskResult] = ()
     try:
         results = map_like(partial(run_task, work), tasks)
         yield from results
     except Exception as error:
-        unsent = any(words in str(error) for words in ("pickle", "local object"))
-        if work.makers and unsent and not isinstance(error, SameluckError):
+        unpicklable = any(words in str(error) for words in ("pickle", "local object"))
+        if work.makers and unpicklable and not isinstance(error, SameluckError):
             raise Invalid(
                 f"map sends the makers to other processes, and one cannot be sent ({error}); define it at the top "
                 "level of a module that they can import"
@@ -78,7 +78,7 @@ def map_tasks(work: Work, tasks: Sequence[Task], map_like: MapLike) -> Results:
         raise
     finally:
         if hasattr(results, "close"):
-            results.close()  # at once, so that what still runs is cancelled
+            results.close()  # at once, so that running tasks are cancelled
 
 
 def assemble(
@@ -87,7 +87,7 @@ def assemble(
     results: Iterable[TaskResult],
     progress: Callable[[int, int], object] | None,
 ) -> Runs:
-    """The runs of all tasks, whose results may come in any order; `progress` is told of each."""
+    """Combine the results of all tasks, in any order, into runs; report each to `progress`."""
     assembly, missing, done = Assembly(work), set(tasks), 0
     total = len(work.replications) * len(work.experiment.policies)
     for result in results:

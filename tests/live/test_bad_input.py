@@ -302,7 +302,7 @@ class TestNames:
         assert_finished(scenario.reopen(live))
 
     def test_a_near_miss_is_pointed_out(self, scenario):
-        with pytest.raises(sl.Unknown, match="it is empty; start one"):
+        with pytest.raises(sl.Unknown, match="it is empty; start an experiment"):
             scenario.store.load("trial")
         scenario.start()
         with pytest.raises(sl.Unknown, match=r"no experiment 'trail' .* did you mean 'trial'\?"):

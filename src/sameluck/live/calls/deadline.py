@@ -26,9 +26,9 @@ class time_limit:  # noqa: N801 a context manager, and faster than one from a ge
             _deadline.reset(self._token)
 
 
-def deadline() -> float:
-    """Return the deadline of the current call, in the time of `time.monotonic`."""
-    return _deadline.get()
+deadline = (
+    _deadline.get
+)  # returns the deadline of the current call, in the time of `time.monotonic`
 
 
 def seconds_left(most: float = float("inf")) -> float:

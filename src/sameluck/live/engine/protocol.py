@@ -68,19 +68,13 @@ class ReplicationState(Protocol):
     digest: int  # of the settled entries
     taken_back: int  # how often default rewards were taken back
     outstanding: set[Entry]  # wanted or assigned
+    policies: int  # the number of policies
     periods_done: list[int]  # by policy
+    complete: bool  # every policy has reached the horizon
 
     @property
     def engine(self) -> Engine:
         """The engine that derived this state."""
-
-    @property
-    def policies(self) -> int:
-        """The number of policies."""
-
-    @property
-    def complete(self) -> bool:
-        """True if every policy has reached the horizon."""
 
     def settle(self, entry: Entry, value: float, fetch: Fetch) -> list[Entry]:
         """Record a reward and return the entries to want now; `fetch` reads entries settled before."""

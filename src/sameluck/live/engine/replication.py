@@ -2,7 +2,7 @@
 
 The state is a function of the experiment and of the settled entries, in whatever order they were settled. Every
 policy reads settled entries until it needs one that is not settled; reading needs no user. Which policies may request
-new users is decided by the order (`Scheduler.eligible`). Two policies that need the same entry share one user.
+new users is decided by the order (`LiveOptions.order`). Two policies that need the same entry share one user.
 """
 
 from __future__ import annotations
@@ -46,22 +46,14 @@ class Replication:
         self.after_gap: dict[Entry, float] = {}  # settled, but not an entry before them
         self.outstanding: set[Entry] = set()  # wanted or assigned
         self.needed: list[set[ArmPosition]] = [set() for _ in engine.prepared]
-        self.periods_done = [0] * len(engine.prepared)
+        self.policies = len(engine.prepared)
+        self.periods_done = [0] * self.policies
+        self.complete = False  # every policy has reached the horizon
         self.audit_drawn = np.zeros(arms, np.int64)  # replayed entries whose audit was decided
         self.settled_audits: set[Entry] = set()
         # How much of each shared stack comes from a log: known whether or not a policy reads it.
         self.imported = np.zeros(arms, np.int64)
         self.released: set[Entry] = set()  # settled, but no policy need read them
-
-    @property
-    def policies(self) -> int:
-        """How many policies it has."""
-        return len(self.engine.prepared)
-
-    @property
-    def complete(self) -> bool:
-        """Whether every policy has reached the horizon."""
-        return min(self.periods_done) == self.engine.experiment.horizon
 
     def start(self) -> list[Entry]:
         """Let every policy choose its first arms; returns the entries to want."""
@@ -111,7 +103,7 @@ class Replication:
         known = self.known[stack_owner]
         while True:
             walker.advance()
-            entries = walker.next_entries()
+            entries, self.periods_done[k] = walker.next_entries(), walker.periods_done
             short = {
                 arm
                 for arm, position in entries
@@ -123,7 +115,7 @@ class Replication:
                 first = walker.buffer_end(arm)
                 stop = min(first + walker.buffer_room(arm), known[arm])
                 walker.push(arm, fetch(stack_owner, arm, first, stop))
-        self.periods_done[k] = walker.periods_done
+        self.complete = min(self.periods_done) == self.engine.experiment.horizon
         self.needed[k] = {
             entry
             for entry in entries
@@ -137,13 +129,25 @@ class Replication:
 
     def want(self) -> list[Entry]:
         """The entries to want now; from then on they are outstanding."""
-        wanted = self.needed_by(self.engine.eligible(self.periods_done))
+        wanted = self.needed_by(self._eligible())
         if self.engine.audit_share:
             before, self.audit_drawn = self.audit_drawn, self._replayed()
             wanted |= self._audits(before, self.audit_drawn) - self.settled_audits
         wanted -= self.outstanding
         self.outstanding |= wanted
         return sorted(wanted) if len(wanted) > 1 else list(wanted)
+
+    def _eligible(self) -> list[int]:
+        """Return the policies that may request users.
+
+        In lock-step these have done the fewest periods; in phase order it is the first unfinished policy.
+        """
+        horizon = self.engine.experiment.horizon
+        unfinished = [k for k, periods in enumerate(self.periods_done) if periods < horizon]
+        if self.engine.order == "phase":
+            return unfinished[:1]
+        fewest = min(self.periods_done)
+        return [k for k in unfinished if self.periods_done[k] == fewest]
 
     def want_afresh(self) -> list[Entry]:
         """As `want`, and all audits that are neither settled nor outstanding, as when a state is rebuilt."""

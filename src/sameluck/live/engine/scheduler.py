@@ -77,18 +77,6 @@ class Scheduler:
             return ObjectWalker(prepared, replication, results)
         return CompiledWalker(prepared, replication, stack_sizes, results)
 
-    def eligible(self, periods_done: Sequence[int]) -> list[int]:
-        """The policies that may request users.
-
-        In lock-step those that have done the fewest periods, in phase order the first that has not finished.
-        """
-        horizon = self.experiment.horizon
-        unfinished = [k for k, periods in enumerate(periods_done) if periods < horizon]
-        if self.order == "phase":
-            return unfinished[:1]
-        fewest = min(periods_done)
-        return [k for k in unfinished if periods_done[k] == fewest]
-
     def audit_entries(
         self, replication: int, arm: int, positions: Iterable[int]
     ) -> Iterator[Entry]:

@@ -17,7 +17,7 @@ from sameluck.live.records import Receipt
 from sameluck.live.state.replications import OpenReplications, PendingWrites
 from sameluck.live.users.batches import batches_of, map_valid, result_or_error
 from sameluck.live.users.expiry import Expiry
-from sameluck.live.users.units import is_id
+from sameluck.live.users.units import ASSIGNMENT_ID
 from sameluck.validation import require_number
 
 T = TypeVar("T")
@@ -104,7 +104,7 @@ class Rewards:
         number = checked_reward(value, self._bounds, binary=binary)
         if id is None:
             return Receipt(applied=False, duplicate=False, value=number)
-        if not is_id(id):
+        if not isinstance(id, str) or not ASSIGNMENT_ID.fullmatch(id):
             raise self._expiry.unknown(id)
         return Report(id, number)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import operator
+import re
 from typing import SupportsIndex, TypeAlias
 from uuid import UUID
 
@@ -13,7 +14,7 @@ from sameluck.validation import is_whole
 Unit: TypeAlias = str | SupportsIndex | UUID
 
 MAX_LENGTH = 1_000  # characters of a unit
-MAX_ID_LENGTH = 100  # characters of an assignment's id
+ASSIGNMENT_ID = re.compile("[ -~]{0,100}")  # printable ASCII
 
 
 def hash_unit(unit: object, salt: bytes) -> str:
@@ -58,4 +59,4 @@ def is_in_traffic_share(unit_hash: str, share: float) -> bool:
 
 def is_id(id: object) -> bool:
     """Return True if a value may be an assignment's id."""
-    return isinstance(id, str) and id.isascii() and id.isprintable() and len(id) <= MAX_ID_LENGTH
+    return isinstance(id, str) and ASSIGNMENT_ID.fullmatch(id) is not None

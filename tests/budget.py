@@ -1,7 +1,7 @@
 """Random checks with a budget: each raises a false alarm with probability at most 1e-6.
 
-The seed is fixed, so the result of a check never changes; the bounds are wide enough that nearly every other seed
-passes too (SAMELUCK_TEST_SEED=2 pytest ... tries one). A check of several numbers divides its budget among them.
+The seed is fixed, so the result of a check never changes. The bounds are wide enough that nearly every other seed
+passes too (SAMELUCK_TEST_SEED=2 takes another). A check of several numbers divides its budget among them.
 """
 
 import os
@@ -30,15 +30,15 @@ def assert_mean(sample, expected, looks=1):
     assert abs(z) < z_bound(looks), f"mean {np.mean(sample)} instead of {expected}: z = {z:.1f}"
 
 
-def assert_same_mean(one, other, looks=1):
-    """Two independent samples have the same mean."""
-    z = (np.mean(one) - np.mean(other)) / np.hypot(standard_error(one), standard_error(other))
+def assert_same_mean(first, second, looks=1):
+    """Assert that two independent samples have the same mean."""
+    z = (np.mean(first) - np.mean(second)) / np.hypot(standard_error(first), standard_error(second))
 
-    assert abs(z) < z_bound(looks), f"means {np.mean(one)} and {np.mean(other)}: z = {z:.1f}"
+    assert abs(z) < z_bound(looks), f"means {np.mean(first)} and {np.mean(second)}: z = {z:.1f}"
 
 
 def assert_rates(hits, trials, rate):
-    """Every one of an array of counts is binomial(trials, rate)."""
+    """Assert that every count of an array is binomial(trials, rate)."""
     z = (np.asarray(hits) - trials * rate) / np.sqrt(trials * rate * (1 - rate))
     worst = float(np.abs(z).max())
 
@@ -46,22 +46,22 @@ def assert_rates(hits, trials, rate):
 
 
 def assert_count(hits, trials, rate):
-    """One count, however small, is binomial(trials, rate): an exact test."""
+    """Assert by an exact test that a count, however small, is binomial(trials, rate)."""
     p_value = stats.binomtest(int(hits), int(trials), rate).pvalue
 
     assert p_value > ALARM, f"{hits} of {trials} instead of {rate * trials:.2f}: p = {p_value:.1e}"
 
 
-def assert_law(sample, distribution_function, looks=1):
+def assert_distribution(sample, distribution_function, looks=1):
     """Assert that the sample comes from a continuous distribution (Kolmogorov and Smirnov)."""
     p_value = stats.kstest(sample, distribution_function).pvalue
 
-    assert p_value > ALARM / looks, f"not the law it should be: p = {p_value:.1e}"
+    assert p_value > ALARM / looks, f"another distribution: p = {p_value:.1e}"
 
 
-def assert_chances(counts, chances, looks=1):
-    """Counts of cells have the given chances (chi-square; rare cells are lumped together)."""
-    counts, expected = np.asarray(counts, float), np.asarray(chances) * np.sum(counts)
+def assert_probabilities(counts, probabilities, looks=1):
+    """Assert that counts of cells have these probabilities (chi-square; rare cells are merged)."""
+    counts, expected = np.asarray(counts, float), np.asarray(probabilities) * np.sum(counts)
     rare = expected < 50
     if rare.any():
         counts = np.append(counts[~rare], counts[rare].sum())
@@ -71,15 +71,15 @@ def assert_chances(counts, chances, looks=1):
             expected = np.append(expected[:-2], expected[-2:].sum())
     p_value = stats.chisquare(counts, expected * (counts.sum() / expected.sum())).pvalue
 
-    assert p_value > ALARM / looks, f"cells are not filled as they should be: p = {p_value:.1e}"
+    assert p_value > ALARM / looks, f"other probabilities: p = {p_value:.1e}"
 
 
-def assert_same_law(one, other, looks=1):
-    """Two independent samples come from the same law: chi-square on at most 20 common cells."""
-    edges = np.unique(np.quantile(np.concatenate([one, other]), np.linspace(0, 1, 21)[1:-1]))
+def assert_same_distribution(first, second, looks=1):
+    """Assert that two independent samples have one distribution: chi-square on at most 20 common cells."""
+    edges = np.unique(np.quantile(np.concatenate([first, second]), np.linspace(0, 1, 21)[1:-1]))
     cells = [
         np.bincount(np.searchsorted(edges, x, side="right"), minlength=edges.size + 1)
-        for x in (one, other)
+        for x in (first, second)
     ]
     table = np.array(cells)
     table = table[:, table.sum(axis=0) > 0]
@@ -87,4 +87,4 @@ def assert_same_law(one, other, looks=1):
         return
     p_value = stats.chi2_contingency(table).pvalue
 
-    assert p_value > ALARM / looks, f"two laws instead of one: p = {p_value:.1e}"
+    assert p_value > ALARM / looks, f"two distributions: p = {p_value:.1e}"

@@ -136,18 +136,18 @@ def is_everywhere(policy):
     return isinstance(policy, EVERYWHERE)
 
 
-POLICY_KINDS = [kind for kind in ours(POLICIES) if kind is not sl.External]
-ENVIRONMENT_KINDS = ours(ENVIRONMENTS)
-DESIGN_KINDS = ours(DESIGNS)
-ALL_POLICIES = [policy for kind in POLICY_KINDS for policy in policy_examples(kind)]
+POLICY_CLASSES = [kind for kind in ours(POLICIES) if kind is not sl.External]
+ENVIRONMENT_CLASSES = ours(ENVIRONMENTS)
+DESIGN_CLASSES = ours(DESIGNS)
+ALL_POLICIES = [policy for kind in POLICY_CLASSES for policy in policy_examples(kind)]
 POLICIES_EVERYWHERE = [policy for policy in ALL_POLICIES if is_everywhere(policy)]
 OTHER_POLICIES = [policy for policy in ALL_POLICIES if not is_everywhere(policy)]
 FIRST_OF_OTHERS = [
     policy_examples(kind)[0]
-    for kind in POLICY_KINDS
+    for kind in POLICY_CLASSES
     if not issubclass(kind, (*EVERYWHERE, sl.Batched))
 ]
-ALL_DESIGNS = [design for kind in DESIGN_KINDS for design in DESIGN_EXAMPLES.get(kind, [])]
+ALL_DESIGNS = [design for kind in DESIGN_CLASSES for design in DESIGN_EXAMPLES.get(kind, [])]
 
 
 def environment_example(kind):
@@ -163,7 +163,7 @@ def representative_environments(arms):
 
 def all_environments(arms):
     """All examples of all kinds of environments, for a number of arms."""
-    others = [kind for kind in ENVIRONMENT_KINDS if kind not in environment_examples(arms)]
+    others = [kind for kind in ENVIRONMENT_CLASSES if kind not in environment_examples(arms)]
     return representative_environments(arms) + [
         one
         for one in map(as_environment, map(text_forms.example, others))

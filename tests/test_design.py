@@ -12,7 +12,7 @@ from sameluck.randomness.streams import ALL_POLICIES, owner_of
 NAMES = ["ucb", "thompson", "\N{SAUROPOD}", " "]
 
 
-@pytest.mark.parametrize("kind", cases.DESIGN_KINDS, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("kind", cases.DESIGN_CLASSES, ids=lambda kind: kind.__name__)
 def test_every_design_has_examples(kind):
     """Discovery: a design that is added must be added to the tests' examples."""
     assert cases.DESIGN_EXAMPLES.get(kind)

@@ -110,7 +110,7 @@ def script(name: str):
     return module
 
 
-@pytest.mark.parametrize("kind", cases.ENVIRONMENT_KINDS, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("kind", cases.ENVIRONMENT_CLASSES, ids=lambda kind: kind.__name__)
 def test_the_guide_lists_every_environment(kind):
     assert re.search(rf"[|,] `{kind.__name__}\(", (ROOT / "docs" / "guide.md").read_text())
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import cases
 import sameluck as sl
-from laws import LAWS
+from distributions import DISTRIBUTIONS
 from sameluck import text_forms
 from sameluck.design import DESIGNS
 from sameluck.environments.base import ENVIRONMENTS
@@ -19,7 +19,7 @@ from sameluck.policies.base import POLICIES
 REGISTRIES = {"policy": POLICIES, "environment": ENVIRONMENTS, "design": DESIGNS}
 EVERYTHING = [
     *(("policy", policy) for policy in cases.ALL_POLICIES),
-    *(("environment", environment) for environment in [*cases.all_environments(3), *LAWS]),
+    *(("environment", environment) for environment in [*cases.all_environments(3), *DISTRIBUTIONS]),
     *(("design", design) for design in cases.ALL_DESIGNS),
 ]
 IDS = [cases.name(value) for _, value in EVERYTHING]
@@ -235,7 +235,7 @@ def refusal(call):
 
 
 @pytest.mark.slow
-@given(st.sampled_from(cases.POLICY_KINDS), st.lists(ANYTHING, max_size=4))
+@given(st.sampled_from(cases.POLICY_CLASSES), st.lists(ANYTHING, max_size=4))
 def test_no_parameters_of_a_policy_raise_anything_but_invalid(kind, values):
     """A policy built with any values is taken or refused with `Invalid`, and nothing else."""
     settings = {"arms": 3, "horizon": 5, "replications": 1}
@@ -248,7 +248,7 @@ def test_no_parameters_of_a_policy_raise_anything_but_invalid(kind, values):
 
 
 @pytest.mark.slow
-@given(st.sampled_from(cases.ENVIRONMENT_KINDS), st.lists(ANYTHING, max_size=3))
+@given(st.sampled_from(cases.ENVIRONMENT_CLASSES), st.lists(ANYTHING, max_size=3))
 def test_no_parameters_of_an_environment_raise_anything_but_invalid(kind, values):
     """An environment built with any values is taken or refused with `Invalid`, and nothing else."""
     experiment = sl.Experiment(policies={"it": sl.Uniform()}, arms=3, horizon=5, replications=1)

@@ -342,7 +342,7 @@ def test_a_randomised_policy_has_the_law_of_ours(name):
     law = RANDOMISED[name]
     chances = law.chances()
     for counts in (theirs(law.make), ours(law.ours)):
-        budget.assert_chances(counts, chances, looks=2)
+        budget.assert_probabilities(counts, chances, looks=2)
 
 
 class TestDifferences:

@@ -10,15 +10,15 @@ from scipy import stats
 
 import cases
 import sameluck as sl
-from budget import SEED, assert_chances, assert_law, assert_mean
-from laws import LAWS
+from budget import SEED, assert_distribution, assert_mean, assert_probabilities
+from distributions import DISTRIBUTIONS
 from sameluck import text_forms
 from sameluck.environments.base import ENVIRONMENTS
 from sameluck.environments.registry import as_environment
 from sameluck.simulation.rewards import RewardSource
 
 ALL = cases.all_environments(3)
-EVERY = [*ALL, *LAWS]  # `test_laws` tests the rewards of the others
+EVERY = [*ALL, *DISTRIBUTIONS]  # `test_laws` tests the rewards of the others
 
 
 def rewards_of(environment, arm, draws, arms=3):
@@ -37,7 +37,7 @@ def first_rewards(environment, arm, replications, arms=3):
     return sl.simulate(experiment, environment).rewards[:, 0, 0]
 
 
-@pytest.mark.parametrize("kind", cases.ENVIRONMENT_KINDS, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("kind", cases.ENVIRONMENT_CLASSES, ids=lambda kind: kind.__name__)
 def test_every_environment_is_documented_public_and_has_examples(kind):
     """Its docstring says what it pays; it is in the public list; the tests know parameters to try."""
     assert len(kind.__doc__) > 40
@@ -104,7 +104,7 @@ def test_gaussian_law():
 
     for arm in range(3):
         law = stats.norm(environment.means[arm], environment.sd[arm])
-        assert_law(rewards_of(environment, arm, 50_000), law.cdf, looks=3)
+        assert_distribution(rewards_of(environment, arm, 50_000), law.cdf, looks=3)
 
 
 def test_empirical_draws_each_value_as_often():
@@ -114,9 +114,9 @@ def test_empirical_draws_each_value_as_often():
     sample = rewards_of(environment, 1, 40_000)
 
     assert set(rewards_of(environment, 0, 50).tolist()) == {1.0}
-    assert_chances([(sample == value).sum() for value in (0.0, 0.5, 9.0)], [0.25, 0.5, 0.25])
+    assert_probabilities([(sample == value).sum() for value in (0.0, 0.5, 9.0)], [0.25, 0.5, 0.25])
     hundred = rewards_of(environment, 2, 40_000).astype(int)
-    assert_chances(np.bincount(hundred, minlength=100), np.full(100, 0.01))
+    assert_probabilities(np.bincount(hundred, minlength=100), np.full(100, 0.01))
 
 
 @pytest.mark.slow
@@ -137,7 +137,7 @@ def test_a_prior_draws_one_instance_a_replication(prior, law):
     first = np.array(instances)[:, 0]
 
     assert np.unique(np.array(instances)).size == 12_000
-    assert_law(first, law.cdf)
+    assert_distribution(first, law.cdf)
     chances = prior.compiled_parameters(SEED, range(7, 10), 3)[0]
     np.testing.assert_array_equal(chances, instances[7:10])
 
@@ -159,7 +159,7 @@ def test_all_policies_and_designs_meet_the_same_instance(prior):
 
 
 NAN, INF = float("nan"), float("inf")
-EXAMPLES = [cases.environment_example(kind) for kind in cases.ENVIRONMENT_KINDS]
+EXAMPLES = [cases.environment_example(kind) for kind in cases.ENVIRONMENT_CLASSES]
 NONSENSE = [
     (
         sl.Bernoulli,

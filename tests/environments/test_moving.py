@@ -9,8 +9,8 @@ import pytest
 from scipy import stats
 
 import sameluck as sl
-from budget import SEED, assert_chances, assert_law
-from laws import Mixed, lognormal
+from budget import SEED, assert_distribution, assert_probabilities
+from distributions import Mixed, lognormal
 from sameluck.environments.base import NO_CONTEXT, draw, law_at, prepared_parameters
 from sameluck.environments.registry import as_environment
 from sameluck.simulation.plain_runner import PlainRunner
@@ -58,14 +58,14 @@ def test_switching_that_does_not_repeat_stays_with_the_last():
 def test_drifting_moves_the_success_probability(period, chance):
     rewards = sample(DRIFTING, period, 0)
     assert DRIFTING.means_at(period)[0] == pytest.approx(chance)
-    assert_chances(np.bincount(rewards.astype(int)), [1 - chance, chance], looks=8)
+    assert_probabilities(np.bincount(rewards.astype(int)), [1 - chance, chance], looks=8)
 
 
 @pytest.mark.parametrize("period", [1, 26, 51, 500])
 def test_between_gaussian_environments_the_mean_and_the_sd_move(period):
     share = min((period - 1) / 100, 1)
     law = stats.norm(4 * share, 1 + 2 * share)
-    assert_law(sample(NORMAL, period, 0), law.cdf, looks=8)
+    assert_distribution(sample(NORMAL, period, 0), law.cdf, looks=8)
     assert NORMAL.means_at(period).tolist() == pytest.approx([4 * share, 5 - 4 * share])
 
 
@@ -73,7 +73,7 @@ def test_between_other_environments_rewards_are_a_mixture_and_independent_of_its
     """Lognormal rewards need more than one word of bits; a quarter of the way, through the first of two legs."""
     three = sl.Drifting([sl.Lognormal([1, 1], sigma=s) for s in (0.1, 1, 2)], over=40)
     mixture = Mixed(0.5, lognormal(1, 0.1), lognormal(1, 1))
-    assert_law(sample(three, 11, 0), mixture.cdf, looks=8)
+    assert_distribution(sample(three, 11, 0), mixture.cdf, looks=8)
     np.testing.assert_allclose(three.means_at(range(1, 60)), 1)
 
 
@@ -118,7 +118,7 @@ def test_a_policy_has_its_law_whatever_the_design():
         chances = stats.binom(10, 0.9).pmf(np.arange(6, 11))
         chances[0] = stats.binom(10, 0.9).cdf(6)
         counts[0] += 4_000 - counts.sum()
-        assert_chances(counts, chances, looks=2)
+        assert_probabilities(counts, chances, looks=2)
 
 
 @pytest.mark.parametrize("call", [sl.simulate, sl.trace])

@@ -586,7 +586,7 @@ def test_stated_probabilities_are_those_of_the_arms_played(policy, seen):
     assert (counts[stated == 0] == 0).all()
     if (stated > 0).sum() > 1:
         looks = len(STATING) * len(TALLIES)
-        budget.assert_chances(counts[stated > 0], stated[stated > 0], looks=looks)
+        budget.assert_probabilities(counts[stated > 0], stated[stated > 0], looks=looks)
 
 
 @pytest.fixture

@@ -67,7 +67,7 @@ def test_p_values_of_equal_randomised_policies_are_uniform(design):
         for start in range(0, 20_000, 20)
     ]
 
-    budget.assert_law(found, stats.uniform.cdf)
+    budget.assert_distribution(found, stats.uniform.cdf)
 
 
 QUIET = (sl.UCB1, sl.UCBDelta, sl.Always)
@@ -393,7 +393,7 @@ def test_shared_noise_leaves_every_policys_own_law_as_it_is():
             ):
                 p_value = stats.ks_2samp(effect, other).pvalue
                 assert p_value > budget.ALARM / looks, f"{name}: p = {p_value:.1e}"
-                budget.assert_same_law(effect, other, looks)
+                budget.assert_same_distribution(effect, other, looks)
 
 
 RELATIVES = {

@@ -5,7 +5,7 @@ import pytest
 
 import cases
 import sameluck as sl
-from budget import SEED, assert_mean, assert_same_law, assert_same_mean, standard_error
+from budget import SEED, assert_mean, assert_same_distribution, assert_same_mean, standard_error
 
 pytestmark = pytest.mark.slow
 
@@ -182,9 +182,11 @@ def test_every_policy_keeps_its_solo_law(solo, design):
     shared = all_policies_together(design, 990 + SEED)
 
     for index in range(len(solo.policies)):
-        assert_same_law(solo.rewards[:, index, 0], shared.rewards[:, index, 0])
+        assert_same_distribution(solo.rewards[:, index, 0], shared.rewards[:, index, 0])
         for arm in range(3):
-            assert_same_law(solo.pulls[:, index, 0, arm], shared.pulls[:, index, 0, arm], looks=3)
+            assert_same_distribution(
+                solo.pulls[:, index, 0, arm], shared.pulls[:, index, 0, arm], looks=3
+            )
 
 
 def test_swapping_the_order_swaps_the_results():

@@ -26,7 +26,7 @@ def experiment_of(policy, **changes):
     return sl.Experiment(**settings)
 
 
-@pytest.mark.parametrize("kind", cases.POLICY_KINDS, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("kind", cases.POLICY_CLASSES, ids=lambda kind: kind.__name__)
 def test_every_policy_is_documented_public_and_has_examples(kind):
     """Its docstring states its rule; it is in the public list; the tests know parameters to try."""
     assert len(kind.__doc__) > 40
@@ -157,7 +157,7 @@ def test_thompson_sampling_survives_tiny_priors():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("arms", [1_000])
-@pytest.mark.parametrize("kind", cases.POLICY_KINDS, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("kind", cases.POLICY_CLASSES, ids=lambda kind: kind.__name__)
 def test_many_arms_are_no_problem(kind, arms):
     """A thousand arms, fewer periods than arms and more."""
     policy = cases.policy_examples(kind)[0]
@@ -200,7 +200,7 @@ def test_nonsense_parameters_are_refused_by_name(kind, field, value):
     assert repr(value) in str(refused.value) or isinstance(value, list | sl.Batched)
 
 
-@pytest.mark.parametrize("kind", cases.POLICY_KINDS, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("kind", cases.POLICY_CLASSES, ids=lambda kind: kind.__name__)
 @pytest.mark.parametrize("value", [float("nan"), object()], ids=["nan", "object"])
 def test_every_parameter_is_checked(kind, value):
     """Discovery: a parameter of a new policy is covered without a row in the table above."""
@@ -210,7 +210,9 @@ def test_every_parameter_is_checked(kind, value):
             experiment_of(usual._replace(**{field: value}))
 
 
-@pytest.mark.parametrize("kind", [*cases.POLICY_KINDS, sl.External], ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize(
+    "kind", [*cases.POLICY_CLASSES, sl.External], ids=lambda kind: kind.__name__
+)
 @pytest.mark.parametrize("value", [float("nan"), object(), np.zeros(10**4)], ids=type)
 def test_a_constructor_refuses_what_is_not_valid(kind, value):
     """When it is made, in one line without data; `_replace` and pickles make what an experiment checks."""

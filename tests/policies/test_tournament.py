@@ -39,7 +39,7 @@ SCALES = (0.0, 1e-300, 1e-9, 0.02, 0.5, 2.0, 30.0, 1e9, 1e16, 1e22, 1e30)
 
 
 def paying(arms, pools, seed=budget.SEED):
-    """An environment of many arms, each with one of a few laws."""
+    """An environment of many arms, each with one of a few distributions."""
     chosen = np.random.default_rng(seed).integers(len(pools), size=arms)
     return sl.Empirical(tuple(pools[pool] for pool in chosen))
 

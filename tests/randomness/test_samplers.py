@@ -9,10 +9,10 @@ from scipy import special, stats
 
 from budget import (
     SEED,
-    assert_chances,
     assert_count,
-    assert_law,
+    assert_distribution,
     assert_mean,
+    assert_probabilities,
     assert_rates,
     z_bound,
 )
@@ -75,7 +75,7 @@ def test_uniform():
     """Uniform on [0, 1): law, mean, and the extreme words."""
     sample = draws(samplers.uniform, words_of("uniform"))
 
-    assert_law(sample, stats.uniform.cdf)
+    assert_distribution(sample, stats.uniform.cdf)
     assert samplers.uniform(np.uint64(0)) == 0.0
     assert samplers.uniform(np.uint64(2**64 - 1)) == 1.0 - 2.0**-53
 
@@ -85,7 +85,7 @@ def test_exponential():
     """Exponential with mean 1."""
     sample = draws(samplers.exponential, words_of("exponential"))
 
-    assert_law(sample, stats.expon.cdf)
+    assert_distribution(sample, stats.expon.cdf)
     assert_mean(sample, 1.0)
 
 
@@ -118,7 +118,7 @@ def test_normal_law(normal_cells):
     in a thousand off by 6%, or a tenth of all cells by 1%."""
     cells, _, _ = normal_cells
 
-    assert_chances(cells, np.full(1_000, 1 / 1_000))
+    assert_probabilities(cells, np.full(1_000, 1 / 1_000))
 
 
 @pytest.mark.slow
@@ -152,7 +152,7 @@ def test_the_normal_beyond_its_tables_follows_the_tail():
     beyond = sample[sample > 3.7]
 
     assert beyond.size > 3_000
-    assert_law(beyond, lambda x: 1 - stats.norm.sf(x) / stats.norm.sf(3.7))
+    assert_distribution(beyond, lambda x: 1 - stats.norm.sf(x) / stats.norm.sf(3.7))
 
 
 @pytest.mark.slow
@@ -162,7 +162,7 @@ def test_gamma_of_a_small_shape(shape):
     sample = draws(samplers.log_gamma, words_of("small"), shape)
 
     assert np.isfinite(sample).all()
-    assert_law(sample, lambda y: log_gamma_cdf(y, shape))
+    assert_distribution(sample, lambda y: log_gamma_cdf(y, shape))
 
 
 def log_gamma_cdf(y, shape):
@@ -177,7 +177,7 @@ def test_gamma(shape):
     """Law and mean, from below 1 to a million."""
     sample = draws(samplers.gamma, words_of("gamma"), shape)
 
-    assert_law(sample, stats.gamma(shape).cdf)
+    assert_distribution(sample, stats.gamma(shape).cdf)
     assert_mean(sample, shape)
 
 
@@ -187,7 +187,7 @@ def test_gamma_with_prepared_shape(shape):
     """`gamma_from`, as Thompson sampling calls it."""
     sample = draws(samplers.gamma_from, words_of("prepared"), *depth_and_spread(shape))
 
-    assert_law(sample, stats.gamma(shape).cdf)
+    assert_distribution(sample, stats.gamma(shape).cdf)
 
 
 SHAPES = [(1.0, 1.0), (2.0, 5.0), (1e5, 3.0), (3.0, 1e5), (0.5, 0.5), (1e-1, 4.0), (1e6, 1e6)]
@@ -200,7 +200,7 @@ def test_beta(a, b):
     sample = draws(samplers.beta, words_of("beta"), a, b)
 
     assert ((sample >= 0) & (sample <= 1)).all()
-    assert_law(sample, stats.beta(a, b).cdf)
+    assert_distribution(sample, stats.beta(a, b).cdf)
     assert_mean(sample, a / (a + b))
 
 
@@ -213,7 +213,7 @@ def test_beta_log_odds(a, b):
     sample = draws(samplers.beta_log_odds, words_of("log odds"), a, b)
 
     assert np.isfinite(sample).all()
-    assert_law(sample, lambda y: log_odds_cdf(y, a, b))
+    assert_distribution(sample, lambda y: log_odds_cdf(y, a, b))
 
 
 def log_odds_cdf(y, a, b):
@@ -233,7 +233,7 @@ def test_beta_odds(a, b):
     """odds / (1 + odds) is Beta(a, b), for the shapes Thompson sampling meets."""
     odds = draws(samplers.beta_odds, words_of("odds"), *depth_and_spread(a), *depth_and_spread(b))
 
-    assert_law(odds / (1 + odds), stats.beta(a, b).cdf)
+    assert_distribution(odds / (1 + odds), stats.beta(a, b).cdf)
 
 
 @pytest.mark.slow
@@ -248,7 +248,7 @@ def test_poisson(mean):
 
     assert (sample == np.floor(sample)).all()
     assert (sample >= 0).all()
-    assert_chances(cells, np.diff([0, *law.cdf(edges), 1]))
+    assert_probabilities(cells, np.diff([0, *law.cdf(edges), 1]))
     assert_mean(sample, mean)
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from budget import SEED, assert_chances, assert_count, assert_rates, z_bound
+from budget import SEED, assert_count, assert_probabilities, assert_rates, z_bound
 from sameluck.errors import AddressReused
 from sameluck.randomness import streams
 
@@ -176,11 +176,11 @@ def assert_sound(words, looks):
     """Bytes and pairs of top bits are equidistributed, no bit sticks to its neighbour's, lags do not correlate."""
     uniform = words / 2.0**64 - 0.5
     for byte in words.view(np.uint8).reshape(-1, 8).T:
-        assert_chances(np.bincount(byte, minlength=256), np.full(256, 1 / 256), 9 * looks)
+        assert_probabilities(np.bincount(byte, minlength=256), np.full(256, 1 / 256), 9 * looks)
     top = (words >> np.uint64(60)).astype(np.int64)
     for lag in range(1, 5):
         pairs = np.bincount(16 * top[: -lag : lag + 1] + top[lag :: lag + 1], minlength=256)
-        assert_chances(pairs, np.full(256, 1 / 256), 4 * looks)
+        assert_probabilities(pairs, np.full(256, 1 / 256), 4 * looks)
         correlation = np.mean(uniform[lag:] * uniform[:-lag]) * 12
         assert abs(correlation) * np.sqrt(words.size) < z_bound(4 * looks)
     flips = words[1:] ^ words[:-1]
@@ -214,7 +214,7 @@ def assert_unrelated(one, two):
     bits = np.unpackbits((one ^ two).view(np.uint8)).reshape(-1, 64).sum(axis=0)
     assert_rates(bits, one.size, 0.5)
     top_one, top_two = ((words >> np.uint64(60)).astype(np.int64) for words in (one, two))
-    assert_chances(np.bincount(16 * top_one + top_two, minlength=256), np.full(256, 1 / 256))
+    assert_probabilities(np.bincount(16 * top_one + top_two, minlength=256), np.full(256, 1 / 256))
 
 
 LAST = {reader: len(names) - 1 for reader, names in READERS.values()}

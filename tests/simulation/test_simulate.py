@@ -97,7 +97,7 @@ def assert_literal_is_simulated(experiment, environment):
 # --- equal to the paper's algorithms ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", cases.POLICY_KINDS, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("kind", cases.POLICY_CLASSES, ids=lambda kind: kind.__name__)
 def test_every_policy_has_a_literal_twin_and_examples(kind):
     """Discovery: a policy without its plain rule in `literal_rules.py` is not tested, so it fails here."""
     assert kind in literal_rules.RULES

@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 import sameluck as sl
-from budget import assert_count, assert_law
+from budget import assert_count, assert_distribution
 from sameluck.inference.twins.observed_rewards import ObservedStacks
 from sameluck.inference.twins.simulations import CopySimulator, run_long
 from sameluck.inference.twins.stability import check_stability, sample_statistics
@@ -40,9 +40,11 @@ def test_size(replications):
     results = stability_results(lambda stacks: stacks, 400, replications, 10)
 
     assert_count(sum(result.rejected for result in results), 400, 0.05)
-    assert_law([result.trend for result in results], stats.uniform.cdf, looks=2)
+    assert_distribution([result.trend for result in results], stats.uniform.cdf, looks=2)
     if replications > 1:
-        assert_law([result.heterogeneity for result in results], stats.uniform.cdf, looks=2)
+        assert_distribution(
+            [result.heterogeneity for result in results], stats.uniform.cdf, looks=2
+        )
 
 
 def test_equal_rewards_show_nothing():

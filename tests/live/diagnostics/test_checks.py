@@ -132,7 +132,7 @@ class TestDrift:
 
         found = [one.details["arms"][0]["p_value"] for one in drifts(chosen, rewards, arms=2)]
 
-        budget.assert_law(found, stats.uniform.cdf)
+        budget.assert_distribution(found, stats.uniform.cdf)
 
     @pytest.mark.slow
     @pytest.mark.parametrize(

@@ -316,7 +316,7 @@ def test_traffic_comes_back_from_its_plain_values():
 def test_delays_follow_their_law(delay, law):
     generator, delays = Random(budget.SEED), sl.Traffic(delay=delay).delay
     sample = [delays.draw(generator) for _ in range(20_000)]
-    budget.assert_law(sample, law, looks=2)
+    budget.assert_distribution(sample, law, looks=2)
 
 
 @pytest.mark.parametrize(

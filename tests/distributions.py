@@ -1,4 +1,4 @@
-"""Environments that the pairs of `cases` leave out, with three arms, and the law of each arm by SciPy."""
+"""Environments that the pairs of `cases` leave out, with three arms, and the distribution of each arm by SciPy."""
 
 import numpy as np
 from scipy import stats
@@ -8,7 +8,7 @@ from budget import SEED
 
 
 class Mixed:
-    """A mixture of two laws."""
+    """A mixture of two distributions."""
 
     def __init__(self, weight, first, second):
         self.weight, self.first, self.second = weight, first, second
@@ -36,7 +36,7 @@ ZERO = stats.uniform(
     -1e-9, 1e-9
 )  # the test spreads rewards of 0 over this interval, to have no ties
 CHANCES = ((0.1, 0.2, 0.3, 0.4), (0.0, 0.5, 0.5, 0.0), (1.0, 0.0, 0.0, 0.0))
-LAWS = {
+DISTRIBUTIONS = {
     sl.Beta((0.2, 0.5, 0.9), concentration=(5.0, 2.0, 4.0)): [
         stats.beta(1, 4),
         stats.uniform(),

@@ -5,14 +5,14 @@ import pytest
 
 import cases
 import sameluck as sl
-from budget import SEED, assert_chances, assert_law
-from laws import LAWS, ZERO
+from budget import SEED, assert_distribution, assert_probabilities
+from distributions import DISTRIBUTIONS, ZERO
 from sameluck.environments.base import draw
 from sameluck.simulation.plain_runner import PlainRunner
 from sameluck.simulation.policy_runner import PolicyRunner
 from sameluck.simulation.rewards import RewardSource, bits_at
 
-EVERY = pytest.mark.parametrize("environment", LAWS, ids=cases.name)
+EVERY = pytest.mark.parametrize("environment", DISTRIBUTIONS, ids=cases.name)
 DRAWS = 20_000
 
 
@@ -24,8 +24,8 @@ def experiment_of(horizon):
 
 def test_no_environment_is_left_out():
     """One that is added needs its law here, or examples in `cases`, which pair it with every policy."""
-    known = {type(environment) for environment in LAWS} | {*cases.environment_examples(3)}
-    assert known == {*cases.ENVIRONMENT_KINDS}
+    known = {type(environment) for environment in DISTRIBUTIONS} | {*cases.environment_examples(3)}
+    assert known == {*cases.ENVIRONMENT_CLASSES}
 
 
 def assert_discrete(sample, law):
@@ -37,13 +37,13 @@ def assert_discrete(sample, law):
     assert (sample == sample.astype(int)).all()
     assert not counts[~possible].any()
     if np.count_nonzero(possible) > 1:
-        assert_chances(counts[possible], chances[possible], looks=3 * len(LAWS))
+        assert_probabilities(counts[possible], chances[possible], looks=3 * len(DISTRIBUTIONS))
 
 
 def assert_continuous(sample, law):
     zero = sample == 0
     sample[zero] = np.linspace(*ZERO.support(), zero.sum())
-    assert_law(sample, law.cdf, looks=3 * len(LAWS))
+    assert_distribution(sample, law.cdf, looks=3 * len(DISTRIBUTIONS))
 
 
 @pytest.mark.slow
@@ -52,7 +52,7 @@ def test_it_has_its_law(environment):
     """KS or chi-square of 20,000 rewards of each arm, false alarm 1e-6 in all; the means are exact."""
     source = RewardSource(experiment_of(DRAWS), environment, "it", range(1))
     first = environment.instance(SEED, 0, 3) if environment.is_prior else environment
-    for arm, law in enumerate(LAWS[environment]):
+    for arm, law in enumerate(DISTRIBUTIONS[environment]):
         sample = np.array(source.draw(0, arm, 0, DRAWS))
         (assert_discrete if hasattr(law, "pmf") else assert_continuous)(sample, law)
         assert first.means[arm] == pytest.approx(law.mean(), rel=1e-10, abs=1e-9)

@@ -1,9 +1,9 @@
-"""A shop with Django, in one file.
+"""Shop with Django, in one file.
 
 gunicorn --workers 1 --threads 8 django_app:application
 
-Several processes need PostgreSQL: SHOP_DB=postgresql://user@host/database. In a project, the store belongs in a
-module of its own, which the views import.
+Several processes need PostgreSQL: SHOP_DB=postgresql://user@host/database. In a project, put the store into a
+module of its own that the views import.
 """
 
 import os
@@ -24,6 +24,9 @@ settings.configure(
 )
 django.setup()
 
+TIMEOUT = float(
+    os.environ.get("SHOP_TIMEOUT", "0.25")
+)  # seconds until a user gets the fallback arm
 EXPERIMENT = sl.Experiment(
     policies={"ucb": sl.UCB1(alpha=2.0), "thompson": sl.ThompsonBernoulli()},
     arms=["red", "green", "blue"],
@@ -33,9 +36,7 @@ EXPERIMENT = sl.Experiment(
 
 store = sl.open(
     os.environ.get("SHOP_DB", "sqlite:///shop.db"),
-    timeout=float(
-        os.environ.get("SHOP_TIMEOUT", "0.25")
-    ),  # seconds until a user gets the fallback arm
+    timeout=TIMEOUT,
 )
 live = store.start("socks", EXPERIMENT, exist_ok=True)
 
@@ -52,7 +53,7 @@ def purchase(request, id, value):
         receipt = live.reward(id, float(value))
     except (sl.Conflict, sl.Unknown) as error:  # the reward does not count
         return JsonResponse({"error": error.code}, status=409)
-    except sl.Unavailable:  # the client keeps it and repeats the call
+    except sl.Unavailable:  # the client keeps the reward and repeats the call
         return JsonResponse({"error": "unavailable"}, status=503)
     return JsonResponse({"duplicate": receipt.duplicate})
 

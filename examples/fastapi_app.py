@@ -1,8 +1,8 @@
-"""A shop with FastAPI.
+"""Shop with FastAPI.
 
 uvicorn fastapi_app:app
 
-With --workers, each process opens the store itself, and they need PostgreSQL: SHOP_DB=postgresql://user@host/database.
+Several workers (--workers) need PostgreSQL: SHOP_DB=postgresql://user@host/database. Each opens the store itself.
 """
 
 import os
@@ -13,6 +13,9 @@ from fastapi.responses import JSONResponse
 
 import sameluck as sl
 
+TIMEOUT = float(
+    os.environ.get("SHOP_TIMEOUT", "0.25")
+)  # seconds until a user gets the fallback arm
 EXPERIMENT = sl.Experiment(
     policies={"ucb": sl.UCB1(alpha=2.0), "thompson": sl.ThompsonBernoulli()},
     arms=["red", "green", "blue"],
@@ -25,9 +28,7 @@ EXPERIMENT = sl.Experiment(
 async def lifespan(app):
     async with sl.open_async(
         os.environ.get("SHOP_DB", "sqlite:///shop.db"),
-        timeout=float(
-            os.environ.get("SHOP_TIMEOUT", "0.25")
-        ),  # seconds until a user gets the fallback arm
+        timeout=TIMEOUT,
     ) as store:
         app.state.live = await store.start("socks", EXPERIMENT, exist_ok=True)
         yield
@@ -48,6 +49,6 @@ async def purchase(id: str, value: float):
         receipt = await app.state.live.reward(id, value)
     except (sl.Conflict, sl.Unknown) as error:  # the reward does not count
         return JSONResponse({"error": error.code}, 409)
-    except sl.Unavailable:  # the client keeps it and repeats the call
+    except sl.Unavailable:  # the client keeps the reward and repeats the call
         return JSONResponse({"error": "unavailable"}, 503)
     return {"duplicate": receipt.duplicate}

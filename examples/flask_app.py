@@ -1,8 +1,8 @@
-"""A shop with Flask.
+"""Shop with Flask.
 
 gunicorn --preload --workers 4 --threads 8 flask_app:app
 
-Several processes need PostgreSQL: SHOP_DB=postgresql://user@host/database. With SQLite, use one worker, and no
+Several processes need PostgreSQL: SHOP_DB=postgresql://user@host/database. With SQLite, use one worker and no
 --preload.
 """
 
@@ -12,6 +12,9 @@ from flask import Flask
 
 import sameluck as sl
 
+TIMEOUT = float(
+    os.environ.get("SHOP_TIMEOUT", "0.25")
+)  # seconds until a user gets the fallback arm
 EXPERIMENT = sl.Experiment(
     policies={"ucb": sl.UCB1(alpha=2.0), "thompson": sl.ThompsonBernoulli()},
     arms=["red", "green", "blue"],
@@ -22,9 +25,7 @@ EXPERIMENT = sl.Experiment(
 app = Flask(__name__)
 store = sl.open(
     os.environ.get("SHOP_DB", "sqlite:///shop.db"),
-    timeout=float(
-        os.environ.get("SHOP_TIMEOUT", "0.25")
-    ),  # seconds until a user gets the fallback arm
+    timeout=TIMEOUT,
 )
 live = store.start("socks", EXPERIMENT, exist_ok=True)
 
@@ -41,6 +42,6 @@ def purchase(id, value):
         receipt = live.reward(id, value)
     except (sl.Conflict, sl.Unknown) as error:  # the reward does not count
         return {"error": error.code}, 409
-    except sl.Unavailable:  # the client keeps it and repeats the call
+    except sl.Unavailable:  # the client keeps the reward and repeats the call
         return {"error": "unavailable"}, 503
     return {"duplicate": receipt.duplicate}

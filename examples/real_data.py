@@ -1,9 +1,9 @@
-"""Bandits from data that scikit-learn brings with it, without a network.
+"""Bandits from the data sets in scikit-learn, without a network.
 
 python real_data.py
 
-Digits: the arms are four classifiers, and the reward is 1 if an image that the classifier has not seen is recognised.
-Wine: the arms are three cultivars, and the reward is the alcohol of a bottle.
+Digits: the arms are four classifiers, and the reward is 1 if the classifier recognises an image it has not seen.
+Wine: the arms are three cultivars, and the reward is the alcohol content of a bottle.
 """
 
 from sklearn.datasets import load_digits, load_wine
@@ -23,20 +23,20 @@ CLASSIFIERS = {
 
 
 def recognised_digits() -> sl.Empirical:
-    """Which of 1,797 images each classifier recognises, trained on the other folds."""
+    """Return, for each classifier, which of 1,797 images it recognises, trained on the other folds."""
     images, digits = load_digits(return_X_y=True)
-    predictions = [cross_val_predict(one, images, digits) for one in CLASSIFIERS.values()]
+    predictions = [cross_val_predict(model, images, digits) for model in CLASSIFIERS.values()]
     return sl.Empirical([(predicted == digits).astype(float) for predicted in predictions])
 
 
-def alcohol_of_wines() -> sl.Empirical:
-    """The alcohol of 178 bottles, by cultivar: a DataFrame with a row per bottle is a log."""
+def alcohol_by_cultivar() -> sl.Empirical:
+    """Return the alcohol content of 178 bottles by cultivar; a DataFrame with a row per bottle is a log."""
     frame = load_wine(as_frame=True).frame
     return sl.Empirical.from_log(frame, arm="target", reward="alcohol")
 
 
 def main() -> list[sl.Comparison]:
-    """Compare policies on both, and print what is found."""
+    """Compare policies on both bandits and print the results."""
     digits = sl.Experiment(
         policies={
             "ucb": sl.UCB1(),
@@ -53,7 +53,7 @@ def main() -> list[sl.Comparison]:
         horizon=500,
         replications=50,
     )
-    bandits = [(digits, recognised_digits()), (wines, alcohol_of_wines())]
+    bandits = [(digits, recognised_digits()), (wines, alcohol_by_cultivar())]
     results = [
         sl.compare(sl.simulate(experiment, bandit), pairs="best") for experiment, bandit in bandits
     ]

@@ -9,7 +9,7 @@ import pytest
 
 import sameluck as sl
 from sameluck import inference
-from sameluck.frames import FIRST, Frames
+from sameluck.frames import SHOWN_RECORDS, Frames
 
 HOSTILE = ("<script>alert(1)</script>", 'b & "c" </td>')
 BANDIT = sl.Bernoulli((0.7, 0.3))
@@ -115,8 +115,8 @@ def test_a_dataset_of_records(results):
 
 def test_a_notebook_shows_the_first_records_of_many(results):
     shown = results[sl.Trace]._repr_html_()
-    assert shown.count("<tr>") == 1 + FIRST
-    assert f"{FIRST} of 120 records" in shown
+    assert shown.count("<tr>") == 1 + SHOWN_RECORDS
+    assert f"{SHOWN_RECORDS} of 120 records" in shown
 
 
 @pytest.mark.parametrize(

@@ -159,11 +159,11 @@ __all__ = [
     "twin",
 ]
 
-# A family of policies or environments that gains a file needs no line above.
-_DISCOVERED = {kind.__name__: kind for kind in (*POLICIES.values(), *ENVIRONMENTS.values())}
-for _name, _kind in _DISCOVERED.items():
-    if _name in (*__all__, *globals()) and globals().get(_name) is not _kind:
-        raise ImportError(f"{_kind.__module__}.{_name} would hide sameluck.{_name}; rename it")
+# Policies and environments are found by discovery; a new module needs no line above.
+_DISCOVERED = {named.__name__: named for named in (*POLICIES.values(), *ENVIRONMENTS.values())}
+for _name, _class in _DISCOVERED.items():
+    if _name in (*__all__, *globals()) and globals().get(_name) is not _class:
+        raise ImportError(f"{_class.__module__}.{_name} would hide sameluck.{_name}; rename it")
 globals().update(_DISCOVERED)
 __all__.extend(name for name in _DISCOVERED if name not in __all__)
 
@@ -176,11 +176,11 @@ _MODULES = {
 _OPTIONAL = {
     "AsyncClient": "sameluck.client",
     "Client": "sameluck.client",
-}  # what an extra is needed for
+}  # these need an extra
 
 
 def __getattr__(name: str) -> Any:
-    """What is not imported yet: names of inference and live experiments, adapters, and modules that have moved."""
+    """Import names of inference and live experiments, adapters and modules under former names when first used."""
     if name in _MODULES:
         return import_module(_MODULES[name])
     if name in _OPTIONAL:

@@ -1,4 +1,4 @@
-"""Exceptions, and the exit code of the command line for each.
+"""Exceptions, and the exit code of the command line for each of them.
 
 SameluckError
   Invalid        an argument is not valid                      (also a ValueError)    exit code 2
@@ -6,13 +6,13 @@ SameluckError
     Unplayable   a policy raised an error or chose an arm that does not exist         exit code 2
   Missing        an optional dependency is not installed       (also an ImportError)  exit code 2
   Interrupted    Ctrl-C was pressed; some results were kept                           exit code 130
-  AddressReused  a policy read one address twice, which would change its law          exit code 1
+  AddressReused  a policy read a random number twice                                  exit code 1
   Unknown        no experiment or assignment has that name     (also a LookupError)   exit code 2
   Conflict       the call contradicts an earlier one                                  exit code 2
   Diverged       a ledger differs from what its policies request                      exit code 1
-    OtherVersion a policy's code in this process is not that of the experiment        exit code 1
+    OtherVersion a policy's code in this process differs from the experiment's        exit code 1
   Unavailable    the database cannot be used at the moment                            exit code 1
-    Misconfigured  until its address, its rights or its settings are changed          exit code 2
+    Misconfigured  the database's address, rights or settings must be changed         exit code 2
     Closed       the store was closed                                                 exit code 1
 
 A message names the object, the rule, the value and the remedy.
@@ -28,31 +28,30 @@ from types import ModuleType
 
 
 class SameluckError(Exception):
-    """The base class of the errors that sameluck raises on purpose.
+    """Base class of the errors that sameluck raises on purpose.
 
-    `code` is the reason for a program: the name of the class in lower case (`too_large`), or that of a `Conflict`.
+    `code` is the reason as programs read it: the class name in lower case (`too_large`), or a `Conflict`'s reason.
     """
 
     exit_code = 1
     code = "sameluck_error"
 
     def __init_subclass__(cls) -> None:
-        """Derive the code of a class from its name."""
         cls.code = re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__).lower()
 
 
 class Invalid(SameluckError, ValueError):
-    """An argument is not valid; nothing was changed."""
+    """An argument is invalid; nothing was changed."""
 
     exit_code = 2
 
 
 class TooLarge(Invalid):
-    """The request is valid, but its results do not fit into the memory of this machine."""
+    """The results of a valid request do not fit into this machine's memory."""
 
 
 class Unplayable(Invalid):
-    """A policy raised an error while it was run, or chose an arm that does not exist."""
+    """A policy raised an error or chose an arm that does not exist."""
 
 
 class Missing(SameluckError, ImportError):
@@ -68,7 +67,7 @@ class Interrupted(SameluckError):
 
 
 class AddressReused(SameluckError):
-    """A policy read one address twice: its law is not the law it has alone (the fresh-key lemma)."""
+    """A policy read a random number twice, so its distribution differs from its distribution in a solo run."""
 
 
 class Unknown(SameluckError, LookupError):
@@ -91,24 +90,24 @@ class Conflict(SameluckError):
         self.code = code
 
     def __reduce__(self) -> tuple[type[Conflict], tuple[str, str]]:
-        """Restore a pickled one with its code."""
+        # Exceptions are unpickled from `args`, which lack the code.
         return type(self), (str(self), self.code)
 
 
 class Diverged(SameluckError):
-    """A ledger differs from what its policies request; the experiment is stopped."""
+    """A ledger differs from the entries that its policies request; the experiment is stopped."""
 
 
 class OtherVersion(Diverged):
-    """The code of a policy in this process is not that of the experiment; other processes carry on."""
+    """A policy's code in this process differs from the experiment's; other processes continue."""
 
 
 class Unavailable(SameluckError):
-    """The database cannot be used at the moment: another process writes to it, or it cannot be reached."""
+    """The database is unavailable at the moment: another process writes to it, or it cannot be reached."""
 
 
 class Misconfigured(Unavailable):
-    """The database cannot be used until its address, rights or settings are changed; waiting does not help."""
+    """The database is unavailable until its address, rights or settings are changed; waiting does not help."""
 
     exit_code = 2
 
@@ -127,32 +126,30 @@ def optional(module: str, extra: str) -> ModuleType:
         raise Missing(message) from error
 
 
-LONGEST = 200  # characters of a value in a message
-MOST_WORDS = 50  # that are listed in a message
+MAX_CHARACTERS = 200  # of a value in a message
+MAX_WORDS = 50  # listed in a message
 
 
 def shown(value: object) -> str:
-    """A value as it is shown in messages, on one line: its `repr`, shortened; of much data its kind and shape."""
+    """Return a value as messages show it, on one line: its `repr`, shortened, or the shape of a large array."""
     if isinstance(value, str | bytes):
-        value = value[: 10 * LONGEST]  # the `repr` of megabytes takes a tenth of a second
+        value = value[: 10 * MAX_CHARACTERS]  # the `repr` of megabytes takes a tenth of a second
     try:
         text = repr(value)
-    except Exception:  # a number with too many digits, or an object of the caller's that fails
+    except Exception:  # a number with too many digits, or an object whose repr fails
         text = f"<{type(value).__name__}>"
     shape = getattr(value, "shape", None)
-    if isinstance(shape, tuple) and ("\n" in text or len(text) > LONGEST):
+    if isinstance(shape, tuple) and ("\n" in text or len(text) > MAX_CHARACTERS):
         return f"<{type(value).__name__} of shape {shape}>"
     text = " ".join(text.split())
-    return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
+    return text if len(text) <= MAX_CHARACTERS else f"{text[: MAX_CHARACTERS - 3]}..."
 
 
-def did_you_mean(word: object, known: Iterable[str]) -> str:
-    """The end of an error message: the known words, with the closest match first if there is one."""
-    words, text = list(known), word[:LONGEST] if isinstance(word, str) else ""
+def did_you_mean(word: object, valid: Iterable[str]) -> str:
+    """Return the end of an error message: the closest of the valid words, if any, and all of them."""
+    words, text = list(valid), word[:MAX_CHARACTERS] if isinstance(word, str) else ""
     near = sorted(difflib.get_close_matches(text, words), key=words.index)
-    closest = max(
-        near, key=lambda one: difflib.SequenceMatcher(None, one, text).ratio(), default=""
-    )
+    closest = max(near, key=lambda w: difflib.SequenceMatcher(None, w, text).ratio(), default="")
     hint = f"did you mean {closest!r}? " if closest else ""
-    more = f", ... ({len(words):,} in all)" if len(words) > MOST_WORDS else ""
-    return f"{hint}known: {', '.join(words[:MOST_WORDS])}{more}"
+    more = f", ... ({len(words):,} in all)" if len(words) > MAX_WORDS else ""
+    return f"{hint}known: {', '.join(words[:MAX_WORDS])}{more}"

@@ -1,4 +1,4 @@
-"""Files written whole or not at all, locked files, valid JSON, and what made them."""
+"""Files: atomic writes, locks, valid JSON, and the version that wrote them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sameluck.errors import Invalid, shown
 
 
 def lock(handle: int, *, wait: bool, at: int = 0) -> None:
-    """Lock an open file against other processes: `flock`, or one byte on Windows; `OSError` if it is locked.
+    """Lock an open file against other processes: `flock`, or one byte on Windows. Raise `OSError` if it is locked.
 
     The operating system releases the lock when the process ends, however it ends.
     """
@@ -55,8 +55,8 @@ def locked(path: Path) -> Iterator[None]:
         os.close(handle)
 
 
-def file_path(what: str, path: object) -> Path:
-    """The path of a file, or `Invalid` unless it is text, or an object with such a path."""
+def file_path(action: str, path: object) -> Path:
+    """Return the path of a file, or raise `Invalid` unless it is text or an object with such a path."""
     try:
         text = os.fspath(path)  # type: ignore[call-overload]
         if b"\0" not in os.fsencode(text):
@@ -64,12 +64,12 @@ def file_path(what: str, path: object) -> Path:
     except (TypeError, UnicodeEncodeError):
         pass
     raise Invalid(
-        f"{what}: the path of a file is text without NUL, such as 'ledger.csv', got {shown(path)}"
+        f"{action}: the path of a file is text without NUL, such as 'ledger.csv', got {shown(path)}"
     )
 
 
 def is_file(path: Path) -> bool:
-    """Whether a path is that of a file; one that no file can have is not."""
+    """Return whether a path leads to a file; False for a path that no file can have."""
     try:
         return path.is_file()
     except (OSError, ValueError):  # too long, or with a NUL
@@ -77,7 +77,7 @@ def is_file(path: Path) -> bool:
 
 
 def make_folder(folder: Path) -> None:
-    """Create a folder and those above it; raise `Invalid` if that is not possible."""
+    """Create a folder and its parents, or raise `Invalid` if that is not possible."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -85,7 +85,7 @@ def make_folder(folder: Path) -> None:
 
 
 def check_writable(path: str | os.PathLike[str]) -> None:
-    """Raise `Invalid` for a file that cannot be written, before the work starts."""
+    """Raise `Invalid` for a file that cannot be written, to be called before long work."""
     folder = file_path("cannot write", path).parent
     if not folder.is_dir():
         raise Invalid(f"cannot write {shown(str(path))}: no folder {str(folder)!r}")
@@ -96,20 +96,20 @@ def check_writable(path: str | os.PathLike[str]) -> None:
 
 
 def made_with() -> dict[str, str]:
-    """What reports and JSON say about where they come from: the version of sameluck, and the day."""
+    """Return what reports and JSON state about their origin: the version of sameluck and the date."""
     today = datetime.now(UTC).date().isoformat()
     return {"sameluck": version("sameluck"), "date": today}
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Write a file so that a reader sees all of it or nothing of it."""
+    """Write a file atomically: a reader sees all of it or the previous file."""
     with draft_of(path) as draft:
         draft.write_bytes(content)
 
 
 @contextlib.contextmanager
 def draft_of(path: Path) -> Iterator[Path]:
-    """A new file that replaces `path` at the end, unless an error is raised."""
+    """Yield a new file that replaces `path` at the end, unless an error is raised."""
     draft = file_path("cannot write", path).parent / f".{secrets.token_hex(8)}.part"
     try:
         draft.touch()
@@ -123,7 +123,7 @@ def draft_of(path: Path) -> Iterator[Path]:
 
 
 def to_json(value: object, indent: int | None = 2) -> str:
-    """Valid JSON: a number that is not finite is null."""
+    """Return valid JSON: a number that is not finite becomes null."""
     return json.dumps(_finite(value), indent=indent, ensure_ascii=False, allow_nan=False)
 
 

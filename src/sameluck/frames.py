@@ -1,4 +1,4 @@
-"""`Frames`: results as DataFrames, Arrow tables and xarray Datasets, and as they look in a notebook."""
+"""`Frames`: results as DataFrames, Arrow tables, xarray Datasets and notebook tables."""
 
 from __future__ import annotations
 
@@ -9,48 +9,52 @@ from typing import Any
 
 from sameluck.errors import optional
 
-FIRST = 8  # records that a notebook shows
+SHOWN_RECORDS = 8  # in a notebook
 
 
 class Frames:
-    """Results that are records: as a pandas or polars DataFrame, an Arrow table or an xarray Dataset."""
+    """Results with records, as a pandas or polars DataFrame, an Arrow table or an xarray Dataset."""
 
-    _index: tuple[str, ...] = ()  # the columns that tell records apart
+    _index: tuple[str, ...] = ()  # columns that identify a record
 
     def to_dicts(self) -> Sequence[Mapping[str, object]]:
-        """The records."""
+        """Return the records."""
         raise NotImplementedError
 
     def _columns(self) -> Mapping[str, Sequence[object]]:
         records = self.to_dicts()
         names = records[0] if records else ()
-        return {name: [one[name] for one in records] for name in names}
+        return {name: [record[name] for record in records] for name in names}
 
     def to_pandas(self) -> Any:
-        """The records as a pandas DataFrame. Needs `sameluck[data]`."""
+        """Return the records as a pandas DataFrame. Needs `sameluck[data]`."""
         return optional("pandas", "data").DataFrame(self._columns())
 
     def to_polars(self) -> Any:
-        """The records as a polars DataFrame. Needs `sameluck[data]`."""
-        # Not strict: a column of whole numbers may have infinity further down, and is then one of floats.
+        """Return the records as a polars DataFrame. Needs `sameluck[data]`."""
+        # Not strict, because a column of whole numbers becomes a column of floats if infinity follows.
         return optional("polars", "data").DataFrame(self._columns(), strict=False)
 
     def to_arrow(self) -> Any:
-        """The records as an Arrow table. Needs `sameluck[data]`."""
+        """Return the records as an Arrow table. Needs `sameluck[data]`."""
         return optional("pyarrow", "data").table(self._columns())
 
     def to_xarray(self) -> Any:
-        """The records as an xarray Dataset, an axis per column that tells them apart. Needs `sameluck[data]`."""
+        """Return the records as an xarray Dataset with an axis per identifying column. Needs `sameluck[data]`."""
         optional("xarray", "data")
         return self.to_pandas().set_index(list(self._index)).to_xarray()
 
     def _repr_html_(self) -> str:
-        """For notebooks: the text form, and the first records as a table."""
+        """Return the text form and the first records as a table, for notebooks."""
         columns = self._columns()
         count = len(next(iter(columns.values()), ()))
-        rows = islice(zip(*columns.values(), strict=True), FIRST)
+        rows = islice(zip(*columns.values(), strict=True), SHOWN_RECORDS)
         body = "".join(f"<tr>{_cells('td', row)}</tr>" for row in rows)
-        more = f"<p>{FIRST} of {count:,} records; to_pandas() has all.</p>" if count > FIRST else ""
+        more = (
+            f"<p>{SHOWN_RECORDS} of {count:,} records; to_pandas() has all.</p>"
+            if count > SHOWN_RECORDS
+            else ""
+        )
         head = f"<thead><tr>{_cells('th', columns)}</tr></thead>"
         return f"<pre>{escape(str(self))}</pre><table>{head}<tbody>{body}</tbody></table>{more}"
 

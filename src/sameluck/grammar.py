@@ -1,4 +1,4 @@
-"""The one grammar of text forms, on the command line, in files and by HTTP; nothing is evaluated.
+"""Grammar of text forms, on the command line, in files and over HTTP; nothing is evaluated.
 
 call   = name [ "(" [ item { "," item } ] ")" ]
 item   = [ name "=" ] ( value | call )
@@ -15,10 +15,10 @@ from typing import TypeAlias
 
 from sameluck.errors import Invalid, shown
 
-LONGEST = 50_000_000  # characters: two million observed rewards of an empirical environment
-DEEPEST = 8
+MAX_CHARACTERS = 50_000_000  # two million observed rewards of an empirical environment
+MAX_DEPTH = 8
 
-# A list of such numbers is one token: a million observed rewards are not read one by one.
+# A list of such numbers is one token, because reading a million rewards one by one is slow.
 _JSON_NUMBER = r"-?(?:0|[1-9]\d{0,30}+)(?:\.\d++)?+(?:[eE][+-]?\d++)?+"
 _TOKEN = re.compile(
     r"""\s*(?:(?P<number>[+-]?(?:\d+(?:_\d+)*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?(?![\w.]))
@@ -30,7 +30,7 @@ _TOKEN = re.compile(
 )
 
 Value: TypeAlias = bool | int | float | str | tuple["Value", ...] | None
-Token: TypeAlias = tuple[str | None, str]  # its group of the expression, its text
+Token: TypeAlias = tuple[str | None, str]  # its type, a group of _TOKEN, and its text
 
 _END: Token = (None, "")
 WORDS = {"none": None, "true": True, "false": False}
@@ -48,41 +48,42 @@ class Call:
 Argument: TypeAlias = "Value | Call"
 
 
-def read_call(text: object, what: str) -> Call:
-    """The name and the arguments that a text has."""
+def read_call(text: object, subject: str) -> Call:
+    """Return the name and the arguments in a text; `subject` is what messages call it."""
     if not isinstance(text, str):
-        raise Invalid(f"{what} must be text such as 'name(value)', got {shown(text)}")
-    if len(text) > LONGEST:
-        raise Invalid(f"{what} text has {len(text):,} characters; at most {LONGEST:,}")
-    return _Reader(text, what).whole()
+        raise Invalid(f"{subject} must be text such as 'name(value)', got {shown(text)}")
+    if len(text) > MAX_CHARACTERS:
+        raise Invalid(f"{subject} text has {len(text):,} characters; at most {MAX_CHARACTERS:,}")
+    return _Reader(text, subject).whole()
 
 
 class _Reader:
-    def __init__(self, text: str, what: str) -> None:
-        self.text, self.what, self.place = text, what, 0
-        self.tokens = [*self._tokens(), _END, _END]  # two, for a look at the next but one
+    def __init__(self, text: str, subject: str) -> None:
+        self.text, self.subject, self.position = text, subject, 0
+        # Two ends, because the parser looks two tokens ahead.
+        self.tokens = [*self._tokens(), _END, _END]
 
     def _tokens(self) -> Iterator[Token]:
-        place, end = 0, len(self.text.rstrip())
-        while place < end:
-            match = _TOKEN.match(self.text, place)
+        position, end = 0, len(self.text.rstrip())
+        while position < end:
+            match = _TOKEN.match(self.text, position)
             if match is None:
-                rest = self.text[place:].lstrip()[:20]
-                raise Invalid(f"cannot read {self.what} {self._excerpt()} at {rest!r}")
+                remainder = self.text[position:].lstrip()[:20]
+                raise Invalid(f"cannot read {self.subject} {self._excerpt()} at {remainder!r}")
             yield match.lastgroup, match[match.lastgroup or ""]
-            place = match.end()
+            position = match.end()
 
     def _excerpt(self) -> str:
         return repr(self.text if len(self.text) <= 80 else self.text[:77] + "...")
 
     def whole(self) -> Call:
         call = self._call(0)
-        if self.tokens[self.place] != _END:
+        if self.tokens[self.position] != _END:
             raise Invalid(f"{self._excerpt()} has text after its end")
         return call
 
     def _call(self, depth: int) -> Call:
-        if depth >= DEEPEST:
+        if depth >= MAX_DEPTH:
             raise Invalid(f"{self._excerpt()} is nested too deeply")
         call = Call(self._take("word", "a word"), [], {})
         if self._accept("("):
@@ -91,43 +92,43 @@ class _Reader:
         return call
 
     def _add_argument(self, call: Call, depth: int) -> None:
-        if self.tokens[self.place + 1] == ("mark", "="):
+        if self.tokens[self.position + 1] == ("mark", "="):
             name = self._take("word", "a word")
             self._accept("=")
             if name in call.named:
                 raise Invalid(f"{self._excerpt()} gives {name} twice")
             call.named[name] = self._value_or_call(depth)
         elif call.named:
-            raise Invalid(f"{self._excerpt()}: a value without a name follows one with a name")
+            raise Invalid(f"{self._excerpt()}: a value without a name follows a named value")
         else:
             call.positional.append(self._value_or_call(depth))
 
     def _value_or_call(self, depth: int) -> Argument:
-        (kind, _), following = self.tokens[self.place : self.place + 2]
-        is_call = kind == "word" and following == ("mark", "(")
+        (token_type, _), following = self.tokens[self.position : self.position + 2]
+        is_call = token_type == "word" and following == ("mark", "(")
         return self._call(depth + 1) if is_call else self._value(0)
 
     def _value(self, depth: int) -> Value:
-        if depth >= DEEPEST:
+        if depth >= MAX_DEPTH:
             raise Invalid(f"{self._excerpt()}: lists are nested too deeply")
         if self._accept("["):
             return tuple([self._value(depth + 1) for _ in self._items("]")])
-        kind, token = self._next()
-        if kind == "number":
+        token_type, token = self._next()
+        if token_type == "number":
             return _number(token)
-        if kind == "numbers":
+        if token_type == "numbers":
             return tuple(json.loads(token))
-        if kind == "text":
+        if token_type == "text":
             try:
                 return str(json.loads(token))
             except ValueError:
                 raise Invalid(f"{self._excerpt()}: {token} is not a valid text") from None
-        if kind != "word":
+        if token_type != "word":
             raise Invalid(f"{self._excerpt()}: expected a value, got {token!r}")
         return WORDS.get(token.lower(), token)
 
     def _items(self, end: str) -> Iterator[None]:
-        """Once for each item before the closing mark; a comma may follow the last."""
+        """Yield once per item before the closing mark; a comma may follow the last item."""
         while not self._accept(end):
             yield
             if not self._accept(","):
@@ -135,23 +136,23 @@ class _Reader:
                 return
 
     def _next(self) -> Token:
-        token = self.tokens[self.place]
+        token = self.tokens[self.position]
         if token == _END:
-            raise Invalid(f"{self.what} {self._excerpt()} ends too early")
-        self.place += 1
+            raise Invalid(f"{self.subject} {self._excerpt()} ends too early")
+        self.position += 1
         return token
 
-    def _take(self, kind: str, expected: str, text: str | None = None) -> str:
-        token_kind, token = self._next()
-        if token_kind != kind or text not in (None, token):
+    def _take(self, token_type: str, expected: str, text: str | None = None) -> str:
+        actual_type, token = self._next()
+        if actual_type != token_type or text not in (None, token):
             raise Invalid(
-                f"cannot read {self.what} {self._excerpt()}: expected {expected}, got {shown(token)}"
+                f"cannot read {self.subject} {self._excerpt()}: expected {expected}, got {shown(token)}"
             )
         return token
 
     def _accept(self, mark: str) -> bool:
-        accepted = self.tokens[self.place] == ("mark", mark)
-        self.place += accepted
+        accepted = self.tokens[self.position] == ("mark", mark)
+        self.position += accepted
         return accepted
 
 

@@ -1,8 +1,8 @@
-"""The text form of a policy, an environment or a design: `ucb1(alpha=2.5)`, `bernoulli(0.9, 0.7)`, `replay`.
+"""Text forms of policies, environments and designs: `ucb1(alpha=2.5)`, `bernoulli(0.9, 0.7)`, `replay`.
 
-Names ignore case, `-` and `_`. A class whose first field holds one value for each arm takes them one after another:
-`bernoulli(0.9, 0.7)` is `Bernoulli(means=(0.9, 0.7))`. One whose first field holds another object of its registry, or
-a list of them, takes their text forms: `batched(ucb1(alpha=2), size=10)`.
+Names ignore case, `-` and `_`. A class whose first field holds one value per arm takes the values one after another:
+`bernoulli(0.9, 0.7)` is `Bernoulli(means=(0.9, 0.7))`. A class whose first field holds another object of its
+registry, or a list of such objects, takes their text forms: `batched(ucb1(alpha=2), size=10)`.
 """
 
 from __future__ import annotations
@@ -41,53 +41,57 @@ class Parameters(Protocol):
     def __iter__(self) -> Iterator[object]: ...
 
 
-Kind = TypeVar("Kind")
+T = TypeVar("T")
 
 
-def name_of(kind: type) -> str:
-    """The word for a class: `ThompsonBernoulli` is `thompson_bernoulli`, `UCB1` is `ucb1`."""
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", kind.__name__).lower()
+def name_of(parameters_class: type) -> str:
+    """Return the name of a class in text forms: `ThompsonBernoulli` is `thompson_bernoulli`, `UCB1` is `ucb1`."""
+    return re.sub(
+        r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", parameters_class.__name__
+    ).lower()
 
 
 def discover(package: ModuleType) -> dict[str, type]:
-    """The public NamedTuple classes that the modules of a package define, by the name of their text form."""
-    found: dict[str, type] = {}
+    """Return the public NamedTuple classes that the modules of a package define, by the name in text forms."""
+    classes: dict[str, type] = {}
     for file in pkgutil.iter_modules(package.__path__):
         if file.name in ("base", "observations", "registry"):
             continue
         module = import_module(f"{package.__name__}.{file.name}")
-        for name, kind in vars(module).items():
-            is_own = getattr(kind, "__module__", "") == module.__name__
-            if not is_own or not hasattr(kind, "_fields") or name.startswith("_"):
+        for name, value in vars(module).items():
+            is_imported = getattr(value, "__module__", "") != module.__name__
+            if is_imported or not hasattr(value, "_fields") or name.startswith("_"):
                 continue
-            other = found.setdefault(name_of(kind), kind)
-            if other is not kind:
-                both = f"{other.__module__} and {kind.__module__}"
-                raise Invalid(f"{both} both define {name_of(kind)}; give one another name")
-    return found
+            other = classes.setdefault(name_of(value), value)
+            if other is not value:
+                modules = f"{other.__module__} and {value.__module__}"
+                raise Invalid(f"{modules} both define {name_of(value)}; rename one of them")
+    return classes
 
 
-def parse(text: str, kinds: Mapping[str, type[Kind]], what: str) -> Kind:
-    """The object that a text form describes, of the class with its name."""
-    return _build(read_call(text, what), kinds, what, text)
+def parse(text: str, classes: Mapping[str, type[T]], subject: str) -> T:
+    """Return the object that a text form describes; `subject` is what messages call it."""
+    return _build(read_call(text, subject), classes, subject, text)
 
 
 def write(value: object, *, brief: bool = False) -> str:
-    """The text form of a policy, an environment or a design; `parse` gives the same object back.
+    """Return the text form of a policy, an environment or a design; `parse` returns the same object.
 
-    In brief, parameters at their defaults are left out, so that equal objects have equal texts.
+    With `brief`, parameters at their defaults are left out, so that equal objects have equal texts.
     """
     parameters: Any = value  # a NamedTuple
-    kind, fields = type(value), parameters._asdict()
+    parameters_class, fields = type(value), parameters._asdict()
     if brief:
-        usual = _defaults(kind)
+        usual = _defaults(parameters_class)
         fields = {n: f for n, f in fields.items() if n not in usual or f != usual[n]}
-    items = [_write_item(kind, name, field, brief=brief) for name, field in fields.items()]
-    return name_of(kind) + (f"({', '.join(items)})" if items else "")
+    items = [
+        _write_item(parameters_class, name, field, brief=brief) for name, field in fields.items()
+    ]
+    return name_of(parameters_class) + (f"({', '.join(items)})" if items else "")
 
 
 def write_short(value: object, length: int = 60) -> str:
-    """The text form, cut to a length; only what is shown of it is written."""
+    """Return the text form, cut to a length without writing all of a long list."""
     parameters: Any = value  # a NamedTuple
     text = write(type(value)(*(_beginning(field, length) for field in parameters)))
     return text if len(text) <= length else f"{text[: length - 3]}..."
@@ -95,28 +99,28 @@ def write_short(value: object, length: int = 60) -> str:
 
 def _beginning(field: object, items: int) -> object:
     if is_parameters(field):
-        return type(field)(*(_beginning(one, items) for one in field))
+        return type(field)(*(_beginning(value, items) for value in field))
     if not is_listed(field):
         return field
     return tuple(_beginning(item, items) for item in field[:items])
 
 
-def _write_item(kind: type, name: str, field: object, *, brief: bool) -> str:
-    if name == _spread_field(kind) and field:
+def _write_item(parameters_class: type, name: str, field: object, *, brief: bool) -> str:
+    if name == _spread_field(parameters_class) and field:
         return _write_value(field)[1:-1]
-    if name == _nested_field(kind) and is_parameters(field):
+    if name == _nested_field(parameters_class) and is_parameters(field):
         return write(field, brief=brief)
     return f"{name}={_write_value(field)}"
 
 
-def normal_form(value: Kind, kinds: Mapping[str, type] | None = None) -> Kind:
-    """The same object with numbers as its annotations say (2 becomes 2.0) and lists as tuples.
+def normal_form(value: T, classes: Mapping[str, type] | None = None) -> T:
+    """Return the same object with numbers as annotated (2 becomes 2.0) and lists as tuples.
 
-    An object that it holds is brought to its normal form too; with `kinds`, it may also be a text form.
+    A nested object is brought to its normal form too; with `classes` it may be a text form.
     """
     parameters: Any = value
-    kind: type = type(value)
-    hints, nested = _hints(kind), _nested_field(kind)
+    parameters_class: type = type(value)
+    hints, nested = _hints(parameters_class), _nested_field(parameters_class)
     changes = {
         name: _as_hinted(field, takes_float=_mentions_float(hints.get(name)))
         for name, field in parameters._asdict().items()
@@ -124,19 +128,19 @@ def normal_form(value: Kind, kinds: Mapping[str, type] | None = None) -> Kind:
     }
     if nested:
         inner = getattr(value, nested)
-        if isinstance(inner, str) and kinds is not None:
-            inner = parse(inner, kinds, nested)
-        changes[nested] = normal_form(inner, kinds) if is_parameters(inner) else inner
+        if isinstance(inner, str) and classes is not None:
+            inner = parse(inner, classes, nested)
+        changes[nested] = normal_form(inner, classes) if is_parameters(inner) else inner
     return parameters._replace(**changes)
 
 
 def is_parameters(value: object) -> TypeGuard[Parameters]:
-    """Whether a value is a NamedTuple."""
+    """Return whether a value is a NamedTuple."""
     return isinstance(value, tuple) and hasattr(value, "_asdict")
 
 
-def _defaults(kind: type) -> dict[str, object]:
-    return getattr(kind, "_field_defaults", {})
+def _defaults(parameters_class: type) -> dict[str, object]:
+    return getattr(parameters_class, "_field_defaults", {})
 
 
 def _mentions_float(hint: object) -> bool:
@@ -149,9 +153,9 @@ def _as_hinted(field: object, *, takes_float: bool) -> object:
     if hasattr(field, "tolist"):
         field = field.tolist()
     if isinstance(field, list | tuple):
-        if takes_float and (kinds := set(map(type, field))) <= {float, int}:
+        if takes_float and (types := set(map(type, field))) <= {float, int}:
             with suppress(OverflowError):
-                return tuple(field if kinds == {float} else map(float, field))
+                return tuple(field if types == {float} else map(float, field))
         return tuple(_as_hinted(item, takes_float=takes_float) for item in field)
     if takes_float and isinstance(field, int) and not isinstance(field, bool):
         try:
@@ -165,99 +169,113 @@ def _plain_word(name: str) -> str:
     return re.sub(r"[-_]", "", name).lower()
 
 
-def _spread_field(kind: type) -> str | None:
-    """The first field, if it holds one value per arm."""
-    return _first_field(kind, lambda hint: get_origin(hint) is Sequence)
+def _spread_field(parameters_class: type) -> str | None:
+    """Return the first field, if it holds one value per arm."""
+    return _first_field(parameters_class, lambda hint: get_origin(hint) is Sequence)
 
 
-def _nested_field(kind: type) -> str | None:
-    """The first field, if it holds another object with a text form."""
+def _nested_field(parameters_class: type) -> str | None:
+    """Return the first field, if it holds another object with a text form."""
     return _first_field(
-        kind, lambda hint: _holds_objects(hint) and get_origin(hint) is not Sequence
+        parameters_class, lambda hint: _holds_objects(hint) and get_origin(hint) is not Sequence
     )
 
 
-def _field_of_objects(kind: type) -> str | None:
-    """The first field, if it holds several objects with text forms."""
-    return _first_field(kind, lambda hint: _holds_objects(hint) and get_origin(hint) is Sequence)
+def _field_of_objects(parameters_class: type) -> str | None:
+    """Return the first field, if it holds several objects with text forms."""
+    return _first_field(
+        parameters_class, lambda hint: _holds_objects(hint) and get_origin(hint) is Sequence
+    )
 
 
 def _holds_objects(hint: object) -> bool:
-    return any(Parameters in getattr(one, "__mro__", ()) for one in get_args(hint))
+    return any(Parameters in getattr(argument, "__mro__", ()) for argument in get_args(hint))
 
 
 @lru_cache(maxsize=256)
-def _hints(kind: type) -> dict[str, object]:
-    return get_type_hints(kind)
+def _hints(parameters_class: type) -> dict[str, object]:
+    return get_type_hints(parameters_class)
 
 
-def _first_field(kind: type, fits: Callable[[object], bool]) -> str | None:
-    first: tuple[str, ...] = getattr(kind, "_fields", ())[:1]
-    return next((name for name in first if fits(_hints(kind).get(name))), None)
+def _first_field(parameters_class: type, fits: Callable[[object], bool]) -> str | None:
+    first: tuple[str, ...] = getattr(parameters_class, "_fields", ())[:1]
+    return next((name for name in first if fits(_hints(parameters_class).get(name))), None)
 
 
-def _build(call: Call, kinds: Mapping[str, type[Kind]], what: str, text: str) -> Kind:
-    by_word = {_plain_word(word): kind for word, kind in kinds.items()}
-    kind = by_word.get(_plain_word(call.name))
-    if kind is None:
-        raise Invalid(f"unknown {what} {shown(call.name)}; {did_you_mean(call.name, kinds)}")
-    fields, nested = _by_name(kind, call, text), _nested_field(kind) or ""
+def _build(call: Call, classes: Mapping[str, type[T]], subject: str, text: str) -> T:
+    by_word = {_plain_word(word): parameters_class for word, parameters_class in classes.items()}
+    parameters_class = by_word.get(_plain_word(call.name))
+    if parameters_class is None:
+        raise Invalid(f"unknown {subject} {shown(call.name)}; {did_you_mean(call.name, classes)}")
+    fields, nested = _by_name(parameters_class, call, text), _nested_field(parameters_class) or ""
     inner = fields.get(nested)
     if isinstance(inner, Call):
-        fields[nested] = _build(inner, kinds, what, text)
+        fields[nested] = _build(inner, classes, subject, text)
     elif isinstance(inner, str):
-        fields[nested] = parse(inner, kinds, what)
-    listed = _field_of_objects(kind) or ""
-    if is_listed(given := fields.get(listed)):
+        fields[nested] = parse(inner, classes, subject)
+    listed = _field_of_objects(parameters_class) or ""
+    if is_listed(items := fields.get(listed)):
         fields[listed] = tuple(
-            _build(one, kinds, what, text) if isinstance(one, Call) else one for one in given
+            _build(item, classes, subject, text) if isinstance(item, Call) else item
+            for item in items
         )
     for field, value in fields.items():
-        for one in value if isinstance(value, tuple) else (value,):
-            if isinstance(one, Call):
+        for item in value if isinstance(value, tuple) else (value,):
+            if isinstance(item, Call):
                 raise Invalid(
-                    f"{text!r}: {field} of {name_of(kind)} takes numbers or words, not {one.name}(...)"
+                    f"{text!r}: {field} of {name_of(parameters_class)} takes numbers or words, not {item.name}(...)"
                 )
-    return kind(**fields)
+    return parameters_class(**fields)
 
 
-def _by_name(kind: type, call: Call, text: str) -> dict[str, object]:
-    """The arguments of a call by the fields of its class."""
-    known: tuple[str, ...] = kind._fields  # type: ignore[attr-defined]  # a NamedTuple
-    spread, named = _spread_field(kind), dict[str, object](call.named)
-    positional: dict[str, object] = dict(zip(known, call.positional, strict=False))
+def _by_name(parameters_class: type, call: Call, text: str) -> dict[str, object]:
+    """Return the arguments of a call by the fields of its class."""
+    names: tuple[str, ...] = parameters_class._fields  # type: ignore[attr-defined]  # a NamedTuple
+    spread, named = _spread_field(parameters_class), dict[str, object](call.named)
+    positional: dict[str, object] = dict(zip(names, call.positional, strict=False))
     if spread and call.positional:
         positional = {spread: tuple(call.positional)}
-    elif len(call.positional) > len(known):
+    elif len(call.positional) > len(names):
         raise Invalid(
-            f"{text!r} has {len(call.positional)} values; {name_of(kind)} takes {len(known)}"
+            f"{text!r} has {len(call.positional)} values; {name_of(parameters_class)} takes {len(names)}"
         )
     for field in named:
         if field in positional:
             raise Invalid(f"{text!r} gives {field} twice")
-        if field not in known:
-            raise Invalid(f"{text!r}: unknown {field!r}; {did_you_mean(field, known)}")
+        if field not in names:
+            raise Invalid(f"{text!r}: unknown {field!r}; {did_you_mean(field, names)}")
     fields = {**positional, **named}
-    missing = [field for field in known if field not in fields and field not in _defaults(kind)]
+    missing = [
+        field for field in names if field not in fields and field not in _defaults(parameters_class)
+    ]
     if missing:
-        hint = f"; for example {kind.sample()}" if hasattr(kind, "sample") else ""
+        hint = (
+            f"; for example {parameters_class.sample()}"
+            if hasattr(parameters_class, "sample")
+            else ""
+        )
         raise Invalid(f"{text!r} lacks {', '.join(missing)}{hint}")
     return fields
 
 
-def example(kind: type) -> str:
-    """A short text form that parses, for messages and listings; of a user's class without one its fields."""
-    if hasattr(kind, "sample"):
-        return str(kind.sample())
-    missing = [name for name in getattr(kind, "_fields", ()) if name not in _defaults(kind)]
-    if missing and kind.__module__.partition(".")[0] != "sameluck":
-        return f"{name_of(kind)}({', '.join(f'{name}=...' for name in missing)})"
+def example(parameters_class: type) -> str:
+    """Return a short text form for messages and listings: the class's `sample()`, or its defaults or fields."""
+    if hasattr(parameters_class, "sample"):
+        return str(parameters_class.sample())
+    missing = [
+        name
+        for name in getattr(parameters_class, "_fields", ())
+        if name not in _defaults(parameters_class)
+    ]
+    if missing and parameters_class.__module__.partition(".")[0] != "sameluck":
+        return f"{name_of(parameters_class)}({', '.join(f'{name}=...' for name in missing)})"
     if missing:
+        name = f"{parameters_class.__module__}.{parameters_class.__name__}"
         raise Invalid(
-            f"{kind.__module__}.{kind.__name__} needs a default for every field or a static method `sample`; if it "
-            "is a helper, such as the tables of a policy, start its name with an underscore"
+            f"{name} needs a default for every field or a static method `sample`; if it is a helper, such as "
+            "the rule of a policy, start its name with an underscore"
         )
-    return write(kind())
+    return write(parameters_class())
 
 
 def _write_value(value: object) -> str:
@@ -275,5 +293,5 @@ def _write_value(value: object) -> str:
 
 
 def _write_number(value: object) -> str:
-    # -0.0 equals 0.0, and equal parameters have one text form
+    # -0.0 is written as 0, because equal parameters have equal text forms.
     return repr(value or 0).removesuffix(".0")

@@ -1,4 +1,4 @@
-"""Checks of arguments: numbers, whole numbers, names and words."""
+"""Checks of arguments; each message names the argument, the rule and the value."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ T = TypeVar("T")
 
 
 def is_whole(value: object) -> TypeGuard[SupportsIndex]:
-    """Whether a value is a whole number; True and False are not."""
+    """Return whether a value is a whole number; True and False are not."""
     try:
         operator.index(value)  # type: ignore[arg-type]
-    except Exception:  # TypeError, or one of the object's own
+    except Exception:  # TypeError, or an error of the object's __index__
         return False
     return not isinstance(value, bool)
 
 
 def is_listed(value: object) -> TypeGuard[Sequence[object]]:
-    """Whether a value is a sequence other than text."""
+    """Return whether a value is a sequence other than text."""
     return isinstance(value, Sequence) and not isinstance(value, str)
 
 
 def require_whole(name: str, value: object, low: int, high: int | None = None) -> int:
-    """The value as an int, or `Invalid` unless it is a whole number from `low` to `high`."""
+    """Return the value as an int, or raise `Invalid` unless it is a whole number from `low` to `high`."""
     number = operator.index(value) if is_whole(value) else low - 1
     if number < low or (high is not None and number > high):
         raise Invalid(f"{name} must be a whole number {_span(low, high)}, got {shown(value)}")
@@ -46,7 +46,7 @@ def _span(low: int, high: int | None) -> str:
 
 
 def _finite(value: object) -> float | None:
-    """A number as a float; None for anything that is not a finite number."""
+    """Return a number as a float; None for anything that is not a finite number."""
     if not isinstance(value, numbers.Real) or isinstance(value, bool):
         return None
     try:
@@ -77,7 +77,7 @@ def require_number(
 
 
 def require_flag(name: str, value: object) -> bool:
-    """The value as a bool, or `Invalid` unless it is True or False."""
+    """Return the value as a bool, or raise `Invalid` unless it is True or False."""
     if not isinstance(value, bool | np.bool_):
         raise Invalid(f"{name} must be True or False, got {shown(value)}")
     return bool(value)
@@ -89,38 +89,39 @@ def require_callable(name: str, value: object) -> None:
         raise Invalid(f"{name} must be a function, got {shown(value)}")
 
 
-def require_fields(what: str, values: object, known: Sequence[str]) -> Mapping[str, Any]:
-    """The values, or `Invalid` unless they are a mapping with no other keys than the known ones."""
+def require_fields(subject: str, values: object, fields: Sequence[str]) -> Mapping[str, Any]:
+    """Return the values, or raise `Invalid` unless they are a mapping whose keys are all in `fields`."""
     if not isinstance(values, Mapping):
-        raise Invalid(f"{what} must be an object, got {shown(values)}")
+        raise Invalid(f"{subject} must be an object, got {shown(values)}")
     for name in values:
-        if name not in known:
-            raise Invalid(f"unknown field {name!r} in {what}; {did_you_mean(str(name), known)}")
+        if name not in fields:
+            hint = did_you_mean(str(name), fields)
+            raise Invalid(f"unknown field {name!r} in {subject}; {hint}")
     return values
 
 
-def require_one_of(name: str, value: object, known: Sequence[str]) -> None:
-    """Raise `Invalid` unless the value is one of some words."""
-    if not isinstance(value, str) or value not in known:
-        raise Invalid(f"unknown {name} {shown(value)}; {did_you_mean(value, known)}")
+def require_one_of(name: str, value: object, words: Sequence[str]) -> None:
+    """Raise `Invalid` unless the value is one of the words."""
+    if not isinstance(value, str) or value not in words:
+        raise Invalid(f"unknown {name} {shown(value)}; {did_you_mean(value, words)}")
 
 
-def require_list(what: str, items: Iterable[T]) -> list[T]:
-    """Items as a list, or `Invalid` if they are none: a text is one item."""
+def require_list(subject: str, items: Iterable[T]) -> list[T]:
+    """Return the items as a list, or raise `Invalid` unless they can be listed; text and mappings cannot."""
     try:
         if not isinstance(items, str | bytes | Mapping):
             return list(items)
     except TypeError:
         pass
-    raise Invalid(f"{what} must be a list, got {shown(items)}")
+    raise Invalid(f"{subject} must be a list, got {shown(items)}")
 
 
-def require_name(what: str, name: object) -> None:
+def require_name(subject: str, name: object) -> None:
     """Raise `Invalid` unless a name is 1 to 200 printable characters."""
-    fits = isinstance(name, str) and 0 < len(name) <= 200
-    if not fits or re.search(r"[\x00-\x1f\x7f]", str(name)):
-        raise Invalid(f"{what} must be 1 to 200 printable characters, got {shown(name)}")
+    has_length = isinstance(name, str) and 0 < len(name) <= 200
+    if not has_length or re.search(r"[\x00-\x1f\x7f]", str(name)):
+        raise Invalid(f"{subject} must be 1 to 200 printable characters, got {shown(name)}")
     try:
         str(name).encode()
     except UnicodeEncodeError:
-        raise Invalid(f"{what} must be valid Unicode, got {shown(name)}") from None
+        raise Invalid(f"{subject} must be valid Unicode, got {shown(name)}") from None

@@ -1,4 +1,4 @@
-"""Reading a log: every row is kept or is a `Problem`; those kept are put in order."""
+"""Reading a log: every row is kept, in order, or is a `Problem`."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ from sameluck.errors import Invalid, shown
 from sameluck.logs.sources import LogColumns, open_log
 from sameluck.logs.values import BadRow, excerpt, parse_name, parse_number, parse_time
 
-MOST_LISTED = 10  # problems in a message
+MAX_LISTED = 10  # problems in a message
 
 
 class Problem(NamedTuple):
-    """Why one row cannot be used; a row has at most one."""
+    """A row that cannot be used, and the reason."""
 
     row: int
-    what: str
+    reason: str
 
 
 class Log(NamedTuple):
-    """The rows of a log that can be used, ordered by replication, then by time (or place in the log)."""
+    """Usable rows of a log, ordered by replication, then by time or by their order in the log."""
 
     name: str  # of the file, or the type of the source
-    arms: tuple[str, ...]  # as given, or those in the log, numbers in names by size: a2 before a10
+    arms: tuple[str, ...]  # as passed, or as in the log, numbers in names by size: a2 before a10
     replications: tuple[str, ...]  # their names in the log, in order of first appearance
     replication: Ints  # index in `replications`
     arm: Ints  # index in `arms`
     reward: Floats
-    row: Ints  # line of the file, the first (a CSV's header) being 1; for other sources the record, from 1
+    row: Ints  # line of the file, where a CSV's header is 1; for other sources the record, from 1
     problems: tuple[Problem, ...]  # in the order of rows
     unit: str = "record"  # what `row` counts: "line" or "record"
 
@@ -53,11 +53,15 @@ def read_log(
 ) -> Log:
     """Read a log of one policy.
 
-    A row is a problem, and left out, if it is malformed (bytes that are not UTF-8, a wrong number of fields, no JSON
-    object), its arm is empty or not among `arm_names`, its reward is missing, not a finite number or out of range,
-    its replication or time is missing, its time is of another kind than the first valid one, or its time is that of
-    an earlier row of its replication (a repeated row, or two users in unknown order). Without times the order of the
-    log counts, and repeated rows cannot be recognised.
+    A row is a problem, and left out, if
+
+    * it is malformed: bytes that are not UTF-8, a wrong number of fields, no JSON object;
+    * its arm is empty or not among `arm_names`, or its replication or time is missing;
+    * its reward is missing, not a finite number or out of range;
+    * its time is a date where the first valid time is a number, or the other way round;
+    * an earlier row of its replication has the same time: it is repeated, or the order of two users is unknown.
+
+    Without times the order of the log counts, and repeated rows cannot be recognised.
 
     Names are text without surrounding blanks; whole numbers have no decimal point. Rewards may be true and false.
     Times are numbers, or dates of ISO 8601 with or without a zone, all of one kind. Blank lines are skipped.
@@ -66,11 +70,11 @@ def read_log(
         source: A path ending in .csv, .jsonl, .ndjson or .parquet, a DataFrame, or records.
         arm: The column of arms.
         reward: The column of rewards.
-        replication: The column of replications; all rows belong to one if not given.
-        time: The column to order by; the order of the log if not given.
-        arm_names: All arms, in their order; those in the log if not given.
-        low: The lowest possible reward; `Reward` has checked it.
-        high: The highest.
+        replication: The column of replications; by default all rows belong to a single replication.
+        time: The column to order by; by default the order of the log.
+        arm_names: All arms, in their order; by default the arms in the log.
+        low: The lowest possible reward.
+        high: The highest possible reward.
     """
     columns = LogColumns(arm, reward, replication, time)
     names = _checked(columns, arm_names)
@@ -80,19 +84,19 @@ def read_log(
         reader.add(row, values)
     log = reader.log(open_source.name)
     if log.row.size == 0:
-        none = f": no row can be used: {_listed(log)}" if log.problems else " has no rows"
-        raise Invalid(f"{log.name}{none}; give a log with at least one user")
+        reason = f": no row can be used: {_listed(log)}" if log.problems else " has no rows"
+        raise Invalid(f"{log.name}{reason}; give a log with at least one user")
     return log
 
 
 def rewards_by_arm(log: Log) -> tuple[tuple[float, ...], ...]:
-    """The rewards of each arm, in the order of `log.arms`."""
-    places = range(len(log.arms))
-    return tuple(tuple(log.reward[log.arm == place].tolist()) for place in places)
+    """Return the rewards of each arm, in the order of `log.arms`."""
+    arms = range(len(log.arms))
+    return tuple(tuple(log.reward[log.arm == arm].tolist()) for arm in arms)
 
 
 def refuse_problems(log: Log, remedy: str = "") -> None:
-    """Raise `Invalid`, with the first ten problems, their number and a remedy, if the log has any."""
+    """Raise `Invalid` if the log has problems, with their number, the first ten and a remedy."""
     if log.problems:
         count = len(log.problems)
         rows, them = ("row", "it") if count == 1 else ("rows", "them")
@@ -101,35 +105,36 @@ def refuse_problems(log: Log, remedy: str = "") -> None:
 
 
 def _listed(log: Log) -> str:
-    texts = [f"{log.unit} {one.row}: {one.what}" for one in log.problems[:MOST_LISTED]]
-    left = len(log.problems) - MOST_LISTED
+    listed = log.problems[:MAX_LISTED]
+    texts = [f"{log.unit} {problem.row}: {problem.reason}" for problem in listed]
+    left = len(log.problems) - MAX_LISTED
     return "; ".join([*texts, f"and {left:,} more"] if left > 0 else texts)
 
 
 def _checked(columns: LogColumns, arm_names: Sequence[str] | None) -> dict[str, int]:
-    """The given arm names with their indices; raise `Invalid` if an argument is not valid."""
+    """Return the arm names with their indices, or raise `Invalid` if an argument is invalid."""
     for role, name in columns._asdict().items():
-        fits = isinstance(name, str) or (name is None and role in {"replication", "time"})
-        if not fits:
+        is_optional = role in {"replication", "time"}
+        if not isinstance(name, str) and not (name is None and is_optional):
             raise Invalid(f"{role} must be the name of a column, got {shown(name)}")
     used = columns.names
     if len(set(used)) != len(used):
         raise Invalid(f"each column can have one role only, got {', '.join(used)}")
-    given: list[str] | None
+    texts: list[str] | None
     try:
-        given = [str(name).strip() for name in (() if arm_names is None else arm_names)]
-    except Exception:  # no list, or of objects that fail
-        given = None
-    if given is None or isinstance(arm_names, str | bytes):
+        texts = [str(name).strip() for name in (() if arm_names is None else arm_names)]
+    except Exception:  # not a list, or a list of objects without text
+        texts = None
+    if texts is None or isinstance(arm_names, str | bytes):
         raise Invalid(f"arm_names must be a list of names, got {shown(arm_names)}")
-    names = {name: place for place, name in enumerate(given)}
-    if len(names) != len(given) or "" in names:
+    names = {name: index for index, name in enumerate(texts)}
+    if len(names) != len(texts) or "" in names:
         raise Invalid(f"arm_names must be distinct and not empty, got {shown(arm_names)}")
     return names
 
 
 class _Reader:
-    """Collects the values of rows in columns, and the problems."""
+    """Collector of the rows' values, in columns, and of the problems."""
 
     def __init__(
         self,
@@ -139,7 +144,7 @@ class _Reader:
         high: float | None,
         unit: str,
     ) -> None:
-        self._arms_given = bool(names)
+        self._has_fixed_arms = bool(names)
         self._unit = unit
         self._arms = dict(names)
         self._replications: dict[str, int] = {}
@@ -147,7 +152,9 @@ class _Reader:
         self._high = math.inf if high is None else high
         self._has_replication = columns.replication is not None
         self._has_time = columns.time is not None
-        self._time_kind: tuple[str, int] | None = None  # of all times, and the first row with one
+        self._time_type: tuple[str, int] | None = (
+            None  # of all times, and the first row with a time
+        )
         self._row, self._arm, self._replication = array("q"), array("q"), array("q")
         self._reward = array("d")
         self._time: list[int | float] = []  # whole numbers stay exact beyond 2^53
@@ -164,7 +171,7 @@ class _Reader:
 
     def _keep(self, row: int, values: Sequence[object]) -> None:
         arm = parse_name("arm", values[0])
-        if self._arms_given and arm not in self._arms:
+        if self._has_fixed_arms and arm not in self._arms:
             raise BadRow(f"unknown arm {excerpt(arm)}")
         reward = parse_number("reward", values[1])
         if reward < self._low:
@@ -176,22 +183,22 @@ class _Reader:
             self._time.append(self._checked_time(row, values[-1]))
         # A row with a problem defines no arm or replication, so all is checked before the first name is added.
         self._arm.append(self._arms.setdefault(arm, len(self._arms)))
-        known = self._replications
-        self._replication.append(known.setdefault(replication, len(known)))
+        indices = self._replications
+        self._replication.append(indices.setdefault(replication, len(indices)))
         self._reward.append(reward)
         self._row.append(row)
 
     def _checked_time(self, row: int, value: object) -> int | float:
-        kind, time = parse_time(value)
-        self._time_kind = expected, first = self._time_kind or (kind, row)
-        if kind != expected:
+        time_type, time = parse_time(value)
+        self._time_type = expected, first = self._time_type or (time_type, row)
+        if time_type != expected:
             raise BadRow(
-                f"time is {kind} ({excerpt(value)}), in {self._unit} {first} it is {expected}"
+                f"time is {time_type} ({excerpt(value)}), in {self._unit} {first} it is {expected}"
             )
         return time
 
     def log(self, name: str) -> Log:
-        """The rows kept so far, in order."""
+        """Return the rows kept so far, in order."""
         row, replication = np.array(self._row), np.array(self._replication)
         times = np.array(self._time) if self._has_time else row
         order = np.lexsort((row, times, replication))
@@ -211,35 +218,35 @@ class _Reader:
         )
 
     def _without_ties(self, order: Ints, replication: Ints, times: NDArray[np.generic]) -> Ints:
-        """The order without rows whose time is that of an earlier row of their replication."""
-        again = np.zeros(order.size, bool)
-        again[1:] = np.diff(replication[order]) == 0
-        again[1:] &= times[order][1:] == times[order][:-1]
+        """Return the order without rows that have the time of an earlier row of their replication."""
+        tied = np.zeros(order.size, bool)
+        tied[1:] = np.diff(replication[order]) == 0
+        tied[1:] &= times[order][1:] == times[order][:-1]
         seen: dict[tuple[int, float], int] = {}
-        for place in np.flatnonzero(again):
-            if not again[place - 1]:
-                seen = dict([self._user(int(order[place - 1]))])
-            user, row = self._user(int(order[place]))
+        for rank in np.flatnonzero(tied):
+            if not tied[rank - 1]:
+                seen = dict([self._user(int(order[rank - 1]))])
+            user, row = self._user(int(order[rank]))
             first = f"{self._unit} {next(iter(seen.values()))} in the same replication"
-            what = f"its time is that of {first}: their order is unknown"
+            reason = f"its time is that of {first}: their order is unknown"
             if user in seen:
-                what = f"the same as {self._unit} {seen[user]}"
+                reason = f"the same as {self._unit} {seen[user]}"
             seen.setdefault(user, row)
-            self._problems.append(Problem(row, what))
-        return order[~again]
+            self._problems.append(Problem(row, reason))
+        return order[~tied]
 
-    def _user(self, place: int) -> tuple[tuple[int, float], int]:
-        return (self._arm[place], self._reward[place]), self._row[place]
+    def _user(self, index: int) -> tuple[tuple[int, float], int]:
+        return (self._arm[index], self._reward[index]), self._row[index]
 
     def _arm_names(self) -> tuple[tuple[str, ...], Ints]:
-        """The arms in their order, and the index in it of each arm by order of appearance."""
+        """Return the arms in their order, and the index of each arm by order of appearance."""
         names = list(self._arms)
-        ordered = names if self._arms_given else sorted(names, key=_natural)
-        index = {name: place for place, name in enumerate(ordered)}
+        ordered = names if self._has_fixed_arms else sorted(names, key=_natural)
+        index = {name: position for position, name in enumerate(ordered)}
         return tuple(ordered), np.array([index[name] for name in names], np.int64)
 
 
 def _natural(name: str) -> tuple[list[tuple[int, str]], str]:
-    """A sort key with a2 before a10: digits by size, everything else as text."""
-    parts = re.findall(r"[0-9]+|[^0-9]+", name)
-    return [(int(part), "") if part[0] in "0123456789" else (-1, part) for part in parts], name
+    """Return a sort key with a2 before a10: digits by size, everything else as text."""
+    runs = re.findall(r"[0-9]+|[^0-9]+", name)
+    return [(int(run), "") if run[0] in "0123456789" else (-1, run) for run in runs], name

@@ -1,4 +1,4 @@
-"""The rows of a log from a file, a DataFrame or records: the values to read, or why a row cannot be read."""
+"""Rows of a log from a file, a DataFrame or records: the values, or the reason why a row cannot be read."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LogRow: TypeAlias = tuple[int, Sequence[object] | BadRow]  # its number and its 
 
 
 class LogColumns(NamedTuple):
-    """The columns of a log to read."""
+    """Names of the columns to read."""
 
     arm: str
     reward: str
@@ -28,7 +28,7 @@ class LogColumns(NamedTuple):
 
     @property
     def names(self) -> list[str]:
-        """The names of those that are given."""
+        """Names of the columns that are not None."""
         return [name for name in self if name is not None]
 
 
@@ -41,7 +41,7 @@ class OpenLog(NamedTuple):
 
 
 def open_log(source: object, columns: LogColumns) -> OpenLog:
-    """The rows of a file (by its suffix), a DataFrame or records."""
+    """Return the rows of a file, chosen by its suffix, a DataFrame or records."""
     if isinstance(source, str | os.PathLike):
         return _open_file(Path(source), columns)
     name = f"the {type(source).__name__}"
@@ -52,15 +52,15 @@ def open_log(source: object, columns: LogColumns) -> OpenLog:
     if isinstance(source, Iterable) and not isinstance(source, Mapping | bytes):
         return OpenLog(name, "record", _read_records(name, enumerate(source, 1), columns))
     raise Invalid(
-        f"a log is a path ending in {', '.join(_KINDS)}, a pandas or polars DataFrame, or records (a list of dicts); "
-        f"got {type(source).__name__}"
+        f"a log is a path ending in {', '.join(_FORMATS)}, a pandas or polars DataFrame, or records (a list of "
+        f"dicts); got {type(source).__name__}"
     )
 
 
 def _is_file(path: Path) -> bool:
     try:
         return path.is_file()
-    except OSError:  # its name is too long, say
+    except OSError:  # for example, its name is too long
         return False
 
 
@@ -69,25 +69,25 @@ def _short(path: Path) -> str:
 
 
 def _open_file(path: Path, columns: LogColumns) -> OpenLog:
-    kind = _KINDS.get(path.suffix.lower())
-    if kind is None:
+    file_format = _FORMATS.get(path.suffix.lower())
+    if file_format is None:
         raise Invalid(
-            f"{_short(path)}: unknown suffix {shown(path.suffix)} of a log; {did_you_mean(path.suffix, _KINDS)}"
+            f"{_short(path)}: unknown suffix {shown(path.suffix)} of a log; {did_you_mean(path.suffix, _FORMATS)}"
         )
     if not _is_file(path):
         raise Invalid(f"no file {_short(path)}; give the path of a log")
-    unit, rows = kind
+    unit, rows = file_format
     return OpenLog(str(path), unit, rows(path, columns))
 
 
-def _require_columns(name: str, known: Sequence[object], columns: LogColumns) -> None:
+def _require_columns(name: str, existing: Sequence[object], columns: LogColumns) -> None:
     for role, column in columns._asdict().items():
         if column is None:
             continue
-        if column not in known:
-            hint = did_you_mean(column, [str(one) for one in known])
+        if column not in existing:
+            hint = did_you_mean(column, [str(other) for other in existing])
             raise Invalid(f"{name} has no column {shown(column)} for {role}; {hint}")
-        if list(known).count(column) != 1:
+        if list(existing).count(column) != 1:
             raise Invalid(f"{name} has several columns {column!r}; rename all but one")
 
 
@@ -102,7 +102,7 @@ def _csv_rows(path: Path, columns: LogColumns) -> Iterator[LogRow]:
         if not_utf8:
             raise Invalid(f"{name}: its first line is not UTF-8; save the log as UTF-8")
         _require_columns(name, header, columns)
-        places = [header.index(column) for column in columns.names]
+        indices = [header.index(column) for column in columns.names]
         for row, fields in _records(reader):
             if not_utf8:
                 not_utf8.clear()
@@ -110,13 +110,13 @@ def _csv_rows(path: Path, columns: LogColumns) -> Iterator[LogRow]:
             elif isinstance(fields, BadRow):
                 yield row, fields
             elif len(fields) == len(header):
-                yield row, [fields[place] for place in places]
+                yield row, [fields[index] for index in indices]
             elif any(field.strip() for field in fields):
                 yield row, BadRow(f"{len(fields)} fields instead of {len(header)}")
 
 
 def _checked_lines(lines: Iterable[str], not_utf8: list[str]) -> Iterator[str]:
-    """The lines; those with bytes that are not UTF-8 are also appended to `not_utf8`."""
+    """Yield the lines; lines with bytes that are not UTF-8 are also appended to `not_utf8`."""
     for line in lines:
         if not line.isascii() and _SURROGATE.search(line):
             not_utf8.append(line)
@@ -134,7 +134,7 @@ def _header(name: str, reader: Iterator[list[str]]) -> list[str]:
 
 
 def _records(reader: Any) -> Iterator[tuple[int, list[str] | BadRow]]:
-    """The records of a CSV file, each with the number of its first line."""
+    """Yield the records of a CSV file, each with the number of its first line."""
     while True:
         first = reader.line_num + 1
         try:
@@ -166,22 +166,22 @@ def _from_json(line: bytes) -> object:
 def _read_records(
     name: str, records: Iterable[tuple[int, object]], columns: LogColumns
 ) -> Iterator[LogRow]:
-    """The values of each record; a record may lack a column, unless every record lacks it."""
-    wanted = columns.names
-    unseen = set(wanted)
-    known: dict[object, None] = {}
+    """Yield the values of each record; a record may lack a column, unless all records lack it."""
+    names = columns.names
+    unseen = set(names)
+    existing: dict[object, None] = {}
     for row, record in records:
         if isinstance(record, Mapping):
             if unseen:
                 unseen.difference_update(record)
-                known.update(dict.fromkeys(record))
-            yield row, [record.get(column) for column in wanted]
+                existing.update(dict.fromkeys(record))
+            yield row, [record.get(column) for column in names]
         elif isinstance(record, BadRow):
             yield row, record
         else:
             yield row, BadRow(f"not a record ({excerpt(record)})")
-    if known:
-        _require_columns(name, list(known), columns)
+    if existing:
+        _require_columns(name, list(existing), columns)
 
 
 def _frame_rows(name: str, frame: Any, columns: LogColumns) -> Iterator[LogRow]:
@@ -198,13 +198,13 @@ def _values(column: Any) -> list[object]:
 
 def _parquet_rows(path: Path, columns: LogColumns) -> Iterator[LogRow]:
     arrow, parquet = optional("pyarrow", "data"), optional("pyarrow.parquet", "data")
-    wanted = columns.names
+    names = columns.names
     try:
         with parquet.ParquetFile(path) as file:
             _require_columns(str(path), file.schema_arrow.names, columns)
-            batches = file.iter_batches(columns=wanted)
+            batches = file.iter_batches(columns=names)
             rows = (
-                zip(*(_arrow_values(arrow, batch.column(name)) for name in wanted), strict=True)
+                zip(*(_arrow_values(arrow, batch.column(name)) for name in names), strict=True)
                 for batch in batches
             )
             yield from enumerate(chain.from_iterable(rows), 1)
@@ -213,13 +213,15 @@ def _parquet_rows(path: Path, columns: LogColumns) -> Iterator[LogRow]:
 
 
 def _arrow_values(arrow: ModuleType, column: Any) -> list[object]:
-    kind = column.type
-    if arrow.types.is_timestamp(kind) and kind.unit == "ns":  # Python's datetime has no nanoseconds
-        column = column.cast(arrow.timestamp("us", kind.tz), safe=False)
+    arrow_type = column.type
+    if (
+        arrow.types.is_timestamp(arrow_type) and arrow_type.unit == "ns"
+    ):  # Python's datetime has no nanoseconds
+        column = column.cast(arrow.timestamp("us", arrow_type.tz), safe=False)
     return column.to_pylist()
 
 
-_KINDS: dict[str, tuple[str, Callable[[Path, LogColumns], Iterator[LogRow]]]] = {
+_FORMATS: dict[str, tuple[str, Callable[[Path, LogColumns], Iterator[LogRow]]]] = {
     ".csv": ("line", _csv_rows),
     ".jsonl": ("line", _json_rows),
     ".ndjson": ("line", _json_rows),

@@ -12,11 +12,11 @@ import numpy as np
 
 
 class BadRow(Exception):
-    """Why a row cannot be used; the message becomes a `Problem`."""
+    """A row that cannot be used; the message becomes a `Problem`."""
 
 
 def parse_name(role: str, value: object) -> str:
-    """A name: text without surrounding blanks, or a whole number without a decimal point."""
+    """Return a name: text without surrounding blanks, or a whole number without a decimal point."""
     text = value.strip() if type(value) is str else _name_of(role, value)
     if not text:
         raise BadRow(f"{role} is missing")
@@ -27,14 +27,14 @@ def _name_of(role: str, value: object) -> str:
     if type(value) is int:
         return str(value)
     if isinstance(value, float) and value.is_integer():
-        return str(int(value))  # pandas makes 1.0 of 1 if another row is empty
+        return str(int(value))  # pandas turns 1 into 1.0 if another row is empty
     if isinstance(value, Mapping | list | tuple | set | bytes):
         raise BadRow(f"{role} is not a name ({excerpt(value)})")
     return "" if _is_missing(value) else str(value).strip()
 
 
 def _is_missing(value: object) -> bool:
-    # The two of pandas are recognised by name: pandas need not be installed, and they cannot be compared.
+    # The missing values of pandas are recognised by name: pandas may not be installed, and they cannot be compared.
     nan = isinstance(value, float) and math.isnan(value)
     return value is None or nan or type(value).__name__ in {"NAType", "NaTType"}
 
@@ -43,7 +43,7 @@ _TRUTH_VALUES = {"true": 1.0, "false": 0.0}
 
 
 def parse_number(role: str, value: object) -> float:
-    """A finite number; true and false are 1 and 0."""
+    """Return a finite number; true and false are 1 and 0."""
     try:
         number = value if type(value) is float else _as_float(value)
     except OverflowError:
@@ -61,7 +61,7 @@ def _as_float(value: object) -> float | None:
     if isinstance(value, str):
         text = value.strip()
         truth = _TRUTH_VALUES.get(text.lower())
-        if "_" in text:  # Python reads 1_000 as a number, which no log means
+        if "_" in text:  # Python reads 1_000 as a number, but a log does not mean it
             raise ValueError
         return float(text) if text and truth is None else truth
     if type(value) is int:
@@ -80,7 +80,7 @@ _MICROSECOND = timedelta(microseconds=1)
 
 
 def parse_time(value: object) -> tuple[str, int | float]:
-    """The kind of a time and the time itself: a number, or microseconds since 1970."""
+    """Return the type of a time and the time itself: a number, or microseconds since 1970."""
     if isinstance(value, str):
         value = _from_text(value.strip())
         if type(value) is datetime:
@@ -107,19 +107,19 @@ def _since_epoch(value: date) -> tuple[str, int]:
 
 
 def _from_text(text: str) -> float | datetime | None:
-    """A number or a date from text; None if it is empty."""
+    """Return the number or the date in a text; None if it is empty."""
     if not text:
         return None
     parsers: list[Callable[[str], float | datetime]] = [datetime.fromisoformat]
     if "_" not in text:
         parsers += [float, int]
-    for parse in parsers if text[4:5] == "-" else reversed(parsers):  # the likely one first
+    for parse in parsers if text[4:5] == "-" else reversed(parsers):  # the likelier parser first
         with contextlib.suppress(ValueError):
             return parse(text)
     raise BadRow(f"time is neither a number nor a date of ISO 8601 ({excerpt(text)})")
 
 
 def excerpt(value: object) -> str:
-    """A value as messages show it: at most 40 characters."""
+    """Return a value as messages show it, in at most 40 characters."""
     text = repr(value)
     return text if len(text) <= 40 else f"{text[:37]}..."

@@ -94,7 +94,7 @@ def imported(
     return Imported(
         live=live,
         rows=log.row.size,
-        skipped=tuple(f"{log.unit} {problem.row}: {problem.what}" for problem in log.problems),
+        skipped=tuple(f"{log.unit} {problem.row}: {problem.reason}" for problem in log.problems),
         replications=log.replications,
         lengths=(int(lengths.min()), int(lengths.max())),
         policies={

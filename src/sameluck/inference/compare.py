@@ -6,7 +6,7 @@ from sameluck.errors import Invalid
 from sameluck.inference.assumptions import find_violations, moving_environment
 from sameluck.inference.comparison import Comparison
 from sameluck.inference.effects import Effect, differences, estimated_effects, is_interim
-from sameluck.inference.interval_methods import TWIN, default_interval
+from sameluck.inference.interval_methods import INTERVALS, STUDENT, TWIN, default_interval
 from sameluck.inference.metrics import as_metric, measured
 from sameluck.inference.policy_summaries import policy_metrics, standings, summarise
 from sameluck.inference.requests import Request, check_request
@@ -62,11 +62,13 @@ def compare(  # noqa: PLR0913 all but one are optional
         )
     definition, interim = as_metric(metric), is_interim(runs)
     interval = interval or default_interval(interim=interim and definition.is_mean)
-    if interim and runs.replications < 2 and interval != TWIN.name:
+    needed = INTERVALS.get(interval, STUDENT).needs
+    if interim and runs.replications < needed:
+        remedy = f', or use interval="{TWIN.name}", which needs one' if needed > TWIN.needs else ""
         raise Invalid(
             f"{runs.replications} of {runs.experiment.replications:,} replications are complete, and compare needs "
-            "2: the replication is the unit of inference. Wait, choose an earlier horizon with "
-            f'live.runs(checkpoints=[...]), or use interval="{TWIN.name}", which needs one'
+            f"{needed}: the replication is the unit of inference. Wait, or choose an earlier horizon with "
+            f"live.runs(checkpoints=[...]){remedy}"
         )
     request = check_request(
         runs.experiment,

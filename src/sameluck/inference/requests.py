@@ -12,6 +12,7 @@ from sameluck.inference.interval_methods import INTERVALS, STUDENT, TWIN, Interv
 from sameluck.inference.metrics import Metric, as_metric
 from sameluck.intervals import check_level
 from sameluck.validation import require_one_of
+from sameluck.wording import counted
 
 Pair: TypeAlias = tuple[str, str]  # policy, control
 
@@ -73,10 +74,11 @@ def check_request(experiment: Experiment, replications: int, request: Request) -
     metric, method = request.metric_definition, request.interval_method
     _check_metric(metric, method, request.adjust)
     if replications < method.needs:
-        remedy = f'; interval="{TWIN.name}" needs one' if metric.is_reward else ""
+        has_remedy = metric.is_reward and method.needs > TWIN.needs
+        remedy = f'; interval="{TWIN.name}" needs one' if has_remedy else ""
         raise Invalid(
-            f"compare needs at least {method.needs} replications, got {replications}: the replication is the unit of "
-            f"inference, however many users it has{remedy}"
+            f"compare needs at least {counted(method.needs, 'replication')}, got {replications}: the replication is "
+            f"the unit of inference, however many users it has{remedy}"
         )
     return request._replace(control=control, simultaneous=simultaneous, metric=metric.name)
 

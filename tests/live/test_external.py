@@ -203,9 +203,9 @@ class TestMakers:
         [
             (
                 None,
-                r"'a' is external\('randomised'\); pass makers={'randomised': make} .*none was given",
+                r"'a' is external\('randomised'\); pass makers={'randomised': make} .*no makers were passed",
             ),
-            ({}, "none was given"),
+            ({}, "no makers were passed"),
             ({"Randomised": Randomised}, "did you mean 'Randomised'"),
             ({"randomised": None}, "pass makers="),
             ({"randomised": 7}, "the maker 'randomised' must be a function of a seed, got 7"),

@@ -91,7 +91,7 @@ class RemovalRules:
                 raise Invalid("interrupted")
             delete(transaction, key, first)
 
-        monkeypatch.setattr(removal, "MOST_ENTRIES", 10)
+        monkeypatch.setattr(removal, "MAX_ENTRIES", 10)
         monkeypatch.setattr(removal, "_delete_replications", interrupted)
         with pytest.raises(Invalid, match="interrupted"):
             scenario.store.delete("trial")

@@ -118,7 +118,9 @@ def test_an_environment_without_an_example_is_listed_by_its_fields(tmp_path, cap
     )
     code, out, _ = run(capsys, "environments", "--import", path)
     assert (code, "halves(means=...)" in out) == (0, True)
-    with pytest.raises(sl.Invalid, match=r"it is an environment class: write 'halves\(means=\.\.\.\)'"):
+    with pytest.raises(
+        sl.Invalid, match=r"it is an environment class: write 'halves\(means=\.\.\.\)'"
+    ):
         sl.simulate(
             sl.Experiment(policies={"a": "uniform"}, arms=2, horizon=1, replications=1),
             sys.modules[path.stem].Halves,

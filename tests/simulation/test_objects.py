@@ -339,7 +339,10 @@ class TestRefused:
     @pytest.mark.parametrize(
         ("makers", "message"),
         [
-            (None, r"'mine' is external\('mine'\); pass makers={'mine': make} .*no makers were passed"),
+            (
+                None,
+                r"'mine' is external\('mine'\); pass makers={'mine': make} .*no makers were passed",
+            ),
             (
                 {"Mine": Bound},
                 r"makers has 'Mine', but no policy is external\('Mine'\).*known: mine",

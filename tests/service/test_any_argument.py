@@ -50,8 +50,10 @@ async def outcome(call, arguments):
 
 
 def assert_known(outcomes):
-    others = {key: one for key, one in outcomes.items() if one not in ("refused", "accepted")}
-    assert others == {}
+    unexpected = {
+        key: outcome for key, outcome in outcomes.items() if outcome not in ("refused", "accepted")
+    }
+    assert unexpected == {}
 
 
 @pytest.mark.slow
@@ -86,13 +88,13 @@ def test_coroutines(serve, tmp_path):
 
 @pytest.mark.slow
 def test_threads(tmp_path, served):
-    """The calls that are sent are those of coroutines: what is tested is what happens before."""
+    """Both clients send the same calls; this tests what happens before a call is sent."""
     problem = {"code": "unknown", "detail": "not here", "status": 404}
     transport = httpx.MockTransport(lambda _: httpx.Response(404, json=problem))
     client = sl.Client("http://localhost", token="sl_x", transport=transport)
     live, outcomes = client.load("trial", fallback="0"), {}
-    calls = [getattr(one, name) for one in (client, live) for name in methods(one)]
-    for call in (sl.Client, sl.AsyncClient, *(one for one in calls if one.__name__ != INTERNAL)):
+    calls = [getattr(target, name) for target in (client, live) for name in methods(target)]
+    for call in (sl.Client, sl.AsyncClient, *(call for call in calls if call.__name__ != INTERNAL)):
         usual = needed(call, given(tmp_path, "trial", "asg_1"))
         for argument, value in product(arguments_of(call), VALUES):
             made = outcome(call, {**usual, argument: VALUES[value]})

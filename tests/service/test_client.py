@@ -47,7 +47,9 @@ def test_an_experiment_over_http_is_that_of_the_store(server, tmp_path):
         assert live.trace(1).to_dicts() == ours.trace(1).to_dicts()
         assert live.history() == ours.history()
         assert live.replications() == ours.replications()
-        assert [one.name for one in live.diagnostics()] == [one.name for one in ours.diagnostics()]
+        assert [check.name for check in live.diagnostics()] == [
+            check.name for check in ours.diagnostics()
+        ]
         live.export(tmp_path / "theirs.csv")
         ours.export(tmp_path / "ours.csv")
         assert (tmp_path / "theirs.csv").read_text() == (tmp_path / "ours.csv").read_text()
@@ -87,7 +89,7 @@ def test_errors_are_those_of_the_embedded_calls(server):
         assert live.extend_windows(5).awaited == 0
         live.stop(drain=False)
         assert live.assign("new").arm == "red"
-        assert {one.actor for one in live.history()} == {"sameluck serve"}
+        assert {change.actor for change in live.history()} == {"sameluck serve"}
 
 
 def test_lists_have_an_answer_for_each_item(server):
@@ -142,8 +144,8 @@ MORE = {"verify", "twin", "tick", "void_units", "fallback_arm", "fallback_assign
 
 
 def test_the_clients_have_the_methods_of_the_embedded_object():
-    def methods(kind):
-        return {name for name, _ in inspect.getmembers(kind) if not name.startswith("_")}
+    def methods(remote_class):
+        return {name for name, _ in inspect.getmembers(remote_class) if not name.startswith("_")}
 
     remote = methods(RemoteExperiment)
     assert methods(sl.LiveExperiment) - MORE <= remote
@@ -311,7 +313,7 @@ def test_an_answer_that_does_not_end_is_given_up():
 
 
 class Unread(httpx.SyncByteStream, httpx.AsyncByteStream):
-    """The content of an answer that is not to be read."""
+    """Content of an answer that must not be read."""
 
     def __iter__(self):
         raise AssertionError("it was read")
@@ -387,20 +389,20 @@ def test_what_is_no_unit_or_no_reward_is_refused_as_by_the_embedded_object(serve
     with server.client() as client:
         live = client.start("input", EXPERIMENT, options=LIVE)
         bad = [None, 1.5, float("nan"), True, b"x", [1], "", "\ud800", "x" * 1_001, 10**1_000]
-        for one in (ours, live):
+        for experiment in (ours, live):
             for unit in bad:
                 with pytest.raises(sl.Invalid):
-                    one.assign(unit)
-            *errors, good = one.assign_many([*bad, "u"])
+                    experiment.assign(unit)
+            *errors, good = experiment.assign_many([*bad, "u"])
             assert {type(error) for error in errors} == {sl.Invalid}
             values = [float("nan"), None, "1", 1j, 10**400, Decimal("NaN")]
             for value in values:
                 with pytest.raises(sl.Invalid):
-                    one.reward(good.id, value)
+                    experiment.reward(good.id, value)
             pairs = [*((good.id, value) for value in values), ("\ud800", 1.0), 5, (None, 1.0)]
-            answers = one.reward_many([*pairs, (good.id, np.float32(1))])
-            kinds = [type(answer) for answer in answers]
-            assert kinds[:-2] == [sl.Invalid] * 6 + [sl.Unknown, sl.Invalid]
+            answers = experiment.reward_many([*pairs, (good.id, np.float32(1))])
+            classes = [type(answer) for answer in answers]
+            assert classes[:-2] == [sl.Invalid] * 6 + [sl.Unknown, sl.Invalid]
             assert answers[-1].applied
 
 

@@ -1,4 +1,4 @@
-"""What connections carry that no client of ours sends: raw bytes to a server that listens."""
+"""Raw bytes to a listening server, which no client of sameluck sends."""
 
 import json
 import socket
@@ -42,12 +42,12 @@ def post(server, body, *headers, host="localhost", name="wire"):
 
 
 def exchanged(server, content):
-    """The statuses that are answered until the server closes the connection."""
+    """Return the status codes until the server closes the connection."""
     with connected(server) as connection:
         connection.sendall(content)
         connection.shutdown(socket.SHUT_WR)
         answer = b"".join(iter(lambda: connection.recv(65_536), b""))
-    return [int(part[:3]) for part in answer.split(b"HTTP/1.1 ")[1:]]
+    return [int(response[:3]) for response in answer.split(b"HTTP/1.1 ")[1:]]
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_requests_in_a_row_are_answered_in_their_order_and_checked_one_by_one(wi
         answer = b""
         while answer.count(b"HTTP/1.1 ") < 5:
             answer += connection.recv(65_536)
-    statuses = [int(part[:3]) for part in answer.split(b"HTTP/1.1 ")[1:]]
+    statuses = [int(response[:3]) for response in answer.split(b"HTTP/1.1 ")[1:]]
     assert [status in (200, 201) for status in statuses] == [True, True, True, False, True]
     assert statuses[3] == 403
 

@@ -1,4 +1,4 @@
-"""What every route keeps, found by introspection: tokens, scopes, names, bodies, problem documents."""
+"""Rules of every route, tested by introspection: tokens, scopes, names, bodies, problem documents."""
 
 import re
 from pathlib import Path
@@ -19,8 +19,12 @@ OPERATIONS = {
 }
 OPEN = {"GET /healthz", "GET /readyz"}
 CLOSED = sorted(OPERATIONS.keys() - OPEN)
-WITH_BODY = [one for one in CLOSED if "requestBody" in OPERATIONS[one]]
-NAMED = [one for one in CLOSED if "/experiments/{name}" in one or "/assignments/{id}" in one]
+WITH_BODY = [operation for operation in CLOSED if "requestBody" in OPERATIONS[operation]]
+NAMED = [
+    operation
+    for operation in CLOSED
+    if "/experiments/{name}" in operation or "/assignments/{id}" in operation
+]
 # The smallest body that a route takes, where one is required.
 BODIES = {
     "assign": {"unit": "u"},
@@ -140,11 +144,11 @@ def test_a_wrong_path_or_method_is_a_problem_too(shared):
 
 
 def test_every_error_of_sameluck_has_a_status():
-    def kinds(base):
-        return {base, *(kind for one in base.__subclasses__() for kind in kinds(one))}
+    def classes(base):
+        return {base, *(leaf for child in base.__subclasses__() for leaf in classes(child))}
 
-    for kind in kinds(SameluckError) - {SameluckError}:
-        error = kind("x", "x") if kind is sl.Conflict else kind("x")
+    for error_class in classes(SameluckError) - {SameluckError}:
+        error = error_class("x", "x") if error_class is sl.Conflict else error_class("x")
         assert status_of(error) in STATUSES.values()
     assert status_of(sl.TooLarge("x")) == 422
     assert status_of(sl.Misconfigured("x")) == 503

@@ -1,4 +1,4 @@
-"""The traffic of `sameluck serve --demo`, without its pauses and with a smaller experiment."""
+"""Traffic of `sameluck serve --demo`, without its pauses and with a smaller experiment."""
 
 import asyncio
 

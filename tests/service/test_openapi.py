@@ -22,7 +22,7 @@ OPERATIONS = [
 
 
 def send(served, case):
-    """The response to a case. About every second one names what exists, so that it gets further."""
+    """Return the response to a case. About half of the cases name an existing experiment, to get further."""
     real = {"name": "socks", "id": served.some_id, "arm": "red"}
     for name, value in case.path_parameters.items():
         if name in real and len(str(value)) % 2:

@@ -1,4 +1,4 @@
-"""The database is away while applications call: what they are answered, and that all goes on afterwards."""
+"""Outages of the database: answers during an outage, and recovery afterwards."""
 
 import contextlib
 import time
@@ -13,7 +13,7 @@ import sameluck as sl
 
 @contextlib.contextmanager
 def moved(url):
-    """The file of a SQLite store is not where it was."""
+    """A SQLite store whose file has moved."""
     file = Path(url.removeprefix("sqlite:///").partition("?")[0])
     elsewhere = file.rename(file.with_suffix(".gone"))
     try:
@@ -24,7 +24,7 @@ def moved(url):
 
 @pytest.fixture
 def gone(url, request):
-    """Takes the database away."""
+    """Make the database unavailable."""
     if url.startswith("sqlite"):
         return lambda: moved(url)
     server = request.getfixturevalue("postgres_server")

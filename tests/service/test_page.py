@@ -1,4 +1,4 @@
-"""docs/service.md: its blocks run in their order against a server, and its lists are those of the code."""
+"""docs/service.md: its code blocks run in order against a server, and its lists match the code."""
 
 import re
 import shutil
@@ -55,7 +55,11 @@ def test_every_route_is_listed_with_its_scope():
 def test_every_code_and_scope_is_explained():
     table = PAGE.split("## Errors")[1].split("## Tokens")[0]
     codes = set(re.findall(r"`(\w+)`", table))
-    assert {kind.code for kind in STATUSES} - {"conflict", "interrupted", "address_reused"} <= codes
+    assert {error_class.code for error_class in STATUSES} - {
+        "conflict",
+        "interrupted",
+        "address_reused",
+    } <= codes
     conflicts = re.findall(r"`(\w+)`", sl.Conflict.__doc__.split("reason:")[1])
     assert set(conflicts) <= codes
     source = Path(sl.__file__).parent / "service"

@@ -57,7 +57,7 @@ def test_an_experiment_continues_with_the_code_of_the_server(serve, tmp_path):
 
 
 def test_a_ledger_is_repaired(server):
-    """A missing entry and one that nobody needs; by the client, whose records are those of the embedded calls."""
+    """Repair a missing entry and an unneeded entry, by the client and by embedded calls."""
     experiment = sl.Experiment(
         policies={"ucb": "ucb1(alpha=2)", "greedy": "epsilon_greedy(epsilon=0.2)"},
         arms=2,

@@ -106,12 +106,12 @@ def test_sigterm_ends_the_server_within_five_seconds_and_loses_nothing(tmp_path)
     with sl.open(f"sqlite:///{tmp_path / 'sameluck.db'}") as store:
         live = store.load("socks")  # verified
         kept = {id: live.describe(id) for id in acknowledged}
-        assert {id: one.value for id, one in kept.items()} == acknowledged
-        assert {one.status for one in kept.values()} == {"settled"}
+        assert {id: details.value for id, details in kept.items()} == acknowledged
+        assert {details.status for details in kept.values()} == {"settled"}
 
 
 def until_answered(call, *arguments):
-    """What a call returns, repeated while the server is away."""
+    """Return the value of a call, repeated while the server is unavailable."""
     while True:
         try:
             return call(*arguments)
@@ -165,7 +165,7 @@ def test_a_server_that_is_killed_and_restarted_under_load_loses_and_doubles_noth
 
 
 def call_either(servers, path, body):
-    """The answer of the first server that answers, as behind a proxy; and how many did not."""
+    """Return the first answer of several servers, as behind a proxy, and the number of servers without an answer."""
     for failed, http in enumerate(servers):
         with contextlib.suppress(httpx.TransportError):
             answer = http.post(path, json=body)
@@ -175,7 +175,7 @@ def call_either(servers, path, body):
 
 
 def enrol(servers, unit):
-    """The assignment of a unit, and how many servers did not answer; it returns while one has yet to load."""
+    """Return the assignment of a unit, and the number of servers that did not answer."""
     for _ in range(100):
         path = "/v1/experiments/socks/assignments"
         answer, failed = call_either(servers, path, {"unit": unit})
@@ -214,7 +214,7 @@ def test_one_of_two_servers_is_killed_and_users_notice_nothing(tmp_path, postgre
 
 
 def test_answers_are_sent_without_delay():
-    """The protocol of the socket is that of TCP, by which asyncio decides; 40 ms per request otherwise."""
+    """asyncio sets TCP_NODELAY only if the socket's protocol is TCP; otherwise a request takes 40 ms longer."""
     with Address("127.0.0.1", 0).bind() as listener:
         assert listener.proto == socket.IPPROTO_TCP
 
@@ -268,7 +268,7 @@ DEPLOY = Path(__file__).parent.parent.parent / "deploy"
 
 
 def test_the_container_starts_the_command_as_it_is():
-    """As far as it can be checked without a registry: its instructions name what exists."""
+    """Without a registry, only the names in the instructions can be checked."""
     text = (DEPLOY / "Dockerfile").read_text()
     (copied,) = re.findall(r"^COPY (pyproject.*) \./$", text, re.MULTILINE)
     assert all((DEPLOY.parent / name).exists() for name in copied.split())

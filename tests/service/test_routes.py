@@ -1,4 +1,4 @@
-"""What the routes do, called as an application calls them."""
+"""Routes, called as an application calls them."""
 
 import csv
 import io
@@ -52,7 +52,7 @@ def test_an_experiment_from_creation_to_results(served):
         "/v1/experiments/socks/results", params={"checkpoints": [2, 4]}
     ).json()
     assert results["status"]["status"] == "complete"
-    assert [one["checkpoint"] for one in results["effects"]] == [2, 4]
+    assert [effect["checkpoint"] for effect in results["effects"]] == [2, 4]
     expected = sl.compare(served.store.peek("socks").runs([2, 4]))
     assert results["verdict"] == expected.verdict
     assert results["effects"][1]["effect"] == expected.effects[1].effect
@@ -92,9 +92,9 @@ def test_creating_it_again_is_safe_and_another_one_of_its_name_is_not(served):
     assert (again.status_code, again.headers["location"]) == (200, "/v1/experiments/socks")
     other = served.http.post("/v1/experiments", json={**served.socks, "seed": 8})
     assert codes(other) == (409, "name_taken")
-    assert [one["name"] for one in served.http.get("/v1/experiments").json()["experiments"]] == [
-        "socks"
-    ]
+    assert [
+        status["name"] for status in served.http.get("/v1/experiments").json()["experiments"]
+    ] == ["socks"]
 
 
 @pytest.mark.slow
@@ -178,30 +178,43 @@ def test_lists_have_an_answer_or_a_problem_for_each_item(served):
     answers = served.http.post(
         "/v1/experiments/socks/assignments/batch", json={"units": units}
     ).json()["answers"]
-    assert [one.get("code") for one in answers] == [None, "invalid", None, None, "invalid", None]
+    assert [answer.get("code") for answer in answers] == [
+        None,
+        "invalid",
+        None,
+        None,
+        "invalid",
+        None,
+    ]
     assert answers[5]["id"] == answers[0]["id"]
     shoe = served.assign("a", "shoes").json()["id"]
     ids = [answers[0]["id"], shoe, answers[0]["id"], "nobody", shoe]
     rewards = [{"id": id, "value": value} for id, value in zip(ids, (1, 0, 0, 1, 0), strict=True)]
     got = served.http.post("/v1/rewards/batch", json={"rewards": rewards}).json()["answers"]
-    assert [one.get("code") for one in got] == [None, None, "reward_conflict", "unknown", None]
+    assert [receipt.get("code") for receipt in got] == [
+        None,
+        None,
+        "reward_conflict",
+        "unknown",
+        None,
+    ]
     assert (got[1]["applied"], got[4]["duplicate"]) == (True, True)
 
 
-@pytest.mark.parametrize("told", [True, False])
-def test_the_rewards_of_a_deleted_experiment_do_not_keep_others_from_counting(served, told):
-    """Whether the service was told that it was deleted, or another process has deleted it."""
+@pytest.mark.parametrize("by_service", [True, False])
+def test_the_rewards_of_a_deleted_experiment_do_not_keep_others_from_counting(served, by_service):
+    """The service or another process has deleted the experiment."""
     served.start()
     served.start(name="shoes")
     ids = [served.assign("a", name).json()["id"] for name in ("socks", "shoes")]
     served.store.load("socks").stop(drain=False)
-    if told:
+    if by_service:
         assert served.http.delete("/v1/experiments/socks").status_code == 204
     else:
         served.store.delete("socks")
     rewards = [{"id": id, "value": 1} for id in ids]
     got = served.http.post("/v1/rewards/batch", json={"rewards": rewards}).json()["answers"]
-    assert [one.get("code") for one in got] == ["unknown", None]
+    assert [receipt.get("code") for receipt in got] == ["unknown", None]
     assert got[1]["applied"]
 
 
@@ -240,8 +253,8 @@ def test_changes_are_in_the_history_with_the_name_of_the_token(served):
     assert codes(served.http.post(f"{path}/pause")) == (409, "invalid_transition")
     changes = served.http.get(f"{path}/history").json()["changes"]
     assert changes[0]["actor"] == "everything"
-    assert {one["actor"] for one in changes[1:]} == {"manage"}
-    assert [one["what"] for one in changes] == [
+    assert {change["actor"] for change in changes[1:]} == {"manage"}
+    assert [change["what"] for change in changes] == [
         "started",
         "paused",
         "resumed",
@@ -276,13 +289,13 @@ def test_what_analysts_read_is_what_python_returns(served, tmp_path):
     live, path = served.store.peek("socks"), "/v1/experiments/socks"
     runs = live.runs()
     rows = served.http.get(f"{path}/replications").json()["replications"]
-    assert [list(one["rewards"].values()) for one in rows] == runs.rewards[:, :, -1].tolist()
-    assert [one["settled"] for one in rows] == runs.interactions[:, -1].tolist()
+    assert [list(row["rewards"].values()) for row in rows] == runs.rewards[:, :, -1].tolist()
+    assert [row["settled"] for row in rows] == runs.interactions[:, -1].tolist()
     trace = served.http.get(f"{path}/trace", params={"replication": 1}).json()
     assert trace["periods"] == live.trace(1).to_dicts()
     assert codes(served.http.get(f"{path}/trace?replication=3")) == (422, "invalid")
     checks = served.http.get(f"{path}/diagnostics").json()["checks"]
-    assert [one["name"] for one in checks] == [one.name for one in live.diagnostics()]
+    assert [check["name"] for check in checks] == [check.name for check in live.diagnostics()]
     file = tmp_path / "runs.npz"
     file.write_bytes(served.http.get(f"{path}/runs").content)
     assert sl.Runs.load(file).rewards.tolist() == runs.rewards.tolist()
@@ -382,13 +395,13 @@ def test_no_request_is_sent_to_another_address(served):
 @pytest.mark.slow
 def test_every_call_finds_an_experiment_that_another_process_has_replaced(served):
     for call in (
-        lambda one: served.reward(one, 1),
-        lambda one: served.http.post(
-            "/v1/rewards/batch", json={"rewards": [{"id": one, "value": 1}]}
+        lambda assignment: served.reward(assignment, 1),
+        lambda assignment: served.http.post(
+            "/v1/rewards/batch", json={"rewards": [{"id": assignment, "value": 1}]}
         ),
-        lambda one: served.http.get(f"/v1/assignments/{one}"),
-        lambda one: served.http.post(f"/v1/assignments/{one}/exposure"),
-        lambda one: served.http.post(f"/v1/assignments/{one}/void"),
+        lambda assignment: served.http.get(f"/v1/assignments/{assignment}"),
+        lambda assignment: served.http.post(f"/v1/assignments/{assignment}/exposure"),
+        lambda assignment: served.http.post(f"/v1/assignments/{assignment}/void"),
         lambda _: served.http.post("/v1/experiments/socks/arms/50%2F50/disable"),
         lambda _: served.http.post("/v1/experiments/socks/stop", json={"drain": False}),
     ):
@@ -439,7 +452,7 @@ def test_what_is_voided_is_voided_where_another_process_has_replaced_the_experim
     experiment = sl.Experiment(**experiment, replications=3)
     of_units = "/v1/experiments/socks/assignments/void"
     for call in (
-        lambda one: served.http.post(f"/v1/assignments/{one}/void"),
+        lambda assignment: served.http.post(f"/v1/assignments/{assignment}/void"),
         lambda _: served.http.post(of_units, json={"units": ["v"]}),
     ):
         served.start()

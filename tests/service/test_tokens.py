@@ -92,7 +92,7 @@ def test_no_token_has_the_name_of_the_one_that_the_command_prints(served, name):
     answer = served.http.post("/v1/tokens", json=body)
     assert (answer.status_code, answer.json()["code"]) == (422, "invalid")
     assert "choose another" in answer.json()["detail"]
-    assert name not in [one.name for one in served.tokens.list()]
+    assert name not in [token.name for token in served.tokens.list()]
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 
 
 class Browser:
-    """A browser without script: a session, and forms that are sent with its key."""
+    """A browser without script: a session, and forms with its key."""
 
     def __init__(self, served, token=None):
         self.http, self.cookie = served.http, ""
@@ -34,5 +34,5 @@ def log_in(served):
 
 @pytest.fixture
 def text_of():
-    """The text of a page."""
+    """Function that returns the text of a page."""
     return lambda answer: " ".join(unescape(re.sub(r"<[^>]*>", " ", answer.text)).split())

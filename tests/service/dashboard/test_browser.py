@@ -1,4 +1,4 @@
-"""The dashboard in a real browser: an experiment from its start to its end, pictures, accessibility.
+"""Dashboard in a real browser: an experiment from its start to its end, pictures, accessibility.
 
 Every message in the console fails a test: violations of the content security policy are among them. The pictures are
 kept in `build/screenshots`.
@@ -72,7 +72,7 @@ def chromium(playwright):
 
 @pytest.fixture(scope="module")
 def session(playwright, server):
-    """The state of a browser that has followed the link of the service."""
+    """State of a browser that has followed the login link."""
     with launched(playwright) as browser:
         context = browser.new_context()
         page = context.new_page()
@@ -108,20 +108,22 @@ def play(live, until):
     number, chance = sum(live.status().answers.values()), random.Random(7)
     while live.status().complete < until:
         assert number < 100_000
-        answers = live.assign_many([f"user-{number + place}" for place in range(20)])
+        answers = live.assign_many([f"user-{number + index}" for index in range(20)])
         number += 20
-        enrolled = [one for one in answers if one.id]
-        live.reward_many([(one.id, chance.random() < MEANS.get(one.arm, 0.2)) for one in enrolled])
+        enrolled = [answer for answer in answers if answer.id]
+        live.reward_many(
+            [(answer.id, chance.random() < MEANS.get(answer.arm, 0.2)) for answer in enrolled]
+        )
 
 
 def serious(page):
-    """What axe finds that is serious."""
+    """Return the serious violations that axe finds."""
     page.evaluate(AXE)
-    found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+    report = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
     return [
-        (one["id"], [node["html"][:200] for node in one["nodes"]])
-        for one in found["violations"]
-        if one["impact"] in ("serious", "critical")
+        (violation["id"], [node["html"][:200] for node in violation["nodes"]])
+        for violation in report["violations"]
+        if violation["impact"] in ("serious", "critical")
     ]
 
 
@@ -293,8 +295,8 @@ def test_reports_fit_a_phone(chromium, server, tmp_path):
 def test_no_table_of_the_demo_is_cut_off_at_1000_pixels(chromium, server, tmp_path):
     policies = {"ucb1(alpha=2.5)": sl.UCB1(2.5), "ucb1(alpha=3)": sl.UCB1(3.0)}
     demo = sl.Experiment(policies=policies, arms=5, horizon=10_000, replications=10, seed=7)
-    found = sl.designs(demo, "bernoulli(0.9, 0.7, 0.5, 0.3, 0.1)", designs=("naive", "replay"))
-    found.to_html(tmp_path / "demo.html")
+    comparison = sl.designs(demo, "bernoulli(0.9, 0.7, 0.5, 0.3, 0.1)", designs=("naive", "replay"))
+    comparison.to_html(tmp_path / "demo.html")
     wide = {"viewport": {"width": 1000, "height": 900}}
     cut = "[...document.querySelectorAll('.scroll')].map(box => box.scrollWidth - box.clientWidth)"
     with opened(chromium, None, server, f"file://{tmp_path}/demo.html", **wide) as page:

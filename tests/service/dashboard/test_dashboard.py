@@ -1,4 +1,4 @@
-"""The pages as a browser gets them: sessions, forms, what they show, hostile names."""
+"""Pages without script: sessions, forms, contents, hostile names."""
 
 import re
 from html import unescape
@@ -200,7 +200,7 @@ def test_the_stacks_are_those_of_the_trace(served, browser, text_of):
     play(live, until=2)
     trace = live.trace(1)
     page = text_of(browser.get("/experiments/socks?replication=1"))
-    pulls = sum(one.arms.size for one in trace.values())
+    pulls = sum(trajectory.arms.size for trajectory in trace.values())
     assert f"{trace.interactions} users instead of {pulls}" in page
     page = text_of(browser.get("/experiments/socks?replication=1&period=1"))
     assert "users instead of 2" in page
@@ -237,10 +237,10 @@ def test_a_failed_experiment_is_repaired_after_a_preview(served, browser, text_o
 def test_the_list_has_filters(served, browser, text_of):
     served.start(name="hats")
     served.store.load("hats").stop(drain=False)
-    every = text_of(browser.get("/"))
-    assert "All 2 Active 1 Need attention 0 Ended 1" in every
-    assert every.count("no interval yet") == 1  # that of the one which has ended does not come
-    assert every.count("too few replications") == 1
+    page = text_of(browser.get("/"))
+    assert "All 2 Active 1 Need attention 0 Ended 1" in page
+    assert page.count("no interval yet") == 1  # the ended experiment will not get one
+    assert page.count("too few replications") == 1
     rows = {show: names(browser.get(f"/?show={show}")) for show in ("going", "look", "ended", "x")}
     assert rows == {"going": ["socks"], "look": [], "ended": ["hats"], "x": ["socks", "hats"]}
 
@@ -257,9 +257,9 @@ def test_many_challengers_are_on_a_board(served, log_in, text_of):
     play(live)
     page = log_in().get("/experiments/socks")
     board = re.search(r'<table class="board">.*?</table>', page.text, re.DOTALL)[0]
-    found = {one.policy: one.effect for one in sl.compare(live.runs()).effects}
+    effects_by_policy = {effect.policy: effect.effect for effect in sl.compare(live.runs()).effects}
     ranked = re.findall(r'class="l name">(?:<a href="([^"]*)">)?([^<]*)', board)
-    effects = [found.get(unescape(name), 0.0) for _, name in ranked]
+    effects = [effects_by_policy.get(unescape(name), 0.0) for _, name in ranked]
     assert len(effects) == 5
     assert effects == sorted(effects, reverse=True)
     assert [unescape(name) for link, name in ranked if not link] == ["ucb <1>"]

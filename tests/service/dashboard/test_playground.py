@@ -1,4 +1,4 @@
-"""The playground: what it shows is what `compare` finds, and nobody waits for what nobody asks for."""
+"""Playground: it shows what `compare` finds, and abandons simulations that no page requests."""
 
 import asyncio
 import json
@@ -42,7 +42,7 @@ def path(**changes):
 
 
 def shown(browser, address):
-    """The page once its answer is there, as a browser without script gets it."""
+    """Return the page with its answer, without script."""
     for _ in range(100):
         page = browser.get(address)
         assert page.status_code == 200
@@ -80,8 +80,10 @@ def test_from_three_policies_on_it_shows_a_leader_board(log_in, text_of):
     three = EXPERIMENT.replace(
         policies={**EXPERIMENT.policies, "worst": "epsilon_greedy(epsilon=0.9)"}
     )
-    found = sl.compare(sl.simulate(three, "bernoulli(0.8, 0.3)"), pairs="best", best=True)
-    assert [one.policy for one in found.standings if one.may_be_best] == ["ucb1(alpha=1)"]
+    result = sl.compare(sl.simulate(three, "bernoulli(0.8, 0.3)"), pairs="best", best=True)
+    assert [standing.policy for standing in result.standings if standing.may_be_best] == [
+        "ucb1(alpha=1)"
+    ]
     assert "ucb1(alpha=1) is the best of 3 policies." in text_of(page)
     assert "2 of 3 ruled out at 95%" in text_of(page)
     assert "--pairs best --best" in text_of(page)
@@ -168,6 +170,6 @@ def test_what_nobody_waits_for_is_abandoned(held, monkeypatch):
         return [first, *others]
 
     asked = asyncio.run(ask_all())
-    assert not any(one.has_ended for one in asked)
-    assert all(one.is_abandoned for one in asked)
+    assert not any(simulation.has_ended for simulation in asked)
+    assert all(simulation.is_abandoned for simulation in asked)
     assert calls == []  # the first one too had nobody waiting when it began

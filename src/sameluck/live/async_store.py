@@ -76,6 +76,7 @@ class Opening:
         await self._store.close()
 
     async def _opened(self) -> AsyncStore:
+        # Connecting and migrating may take seconds, and there is no call queue before there is a store.
         thread = ThreadPoolExecutor(1, "sameluck")
         opening = thread.submit(self._open_store)
         thread.shutdown(wait=False)
@@ -201,6 +202,7 @@ class AsyncLiveExperiment(_Awaited[LiveExperiment]):
         return answer
 
     def _mark_undelivered(self, unit: Unit, answer: Assignment | BaseException) -> None:
+        # Only a new assignment is voided: a returning unit has seen its arm before.
         if isinstance(answer, Assignment) and answer.reason == records.ASSIGNED and answer.id:
             enrolment = self._synchronous._enrolment
             enrolment.mark_undelivered([NewAssignment(answer.id, enrolment.unit_hash(unit))])

@@ -336,9 +336,9 @@ class LiveExperiment:
     ) -> LedgerChanges:
         """Continue with this process's code of one or several policies instead of the experiment's.
 
-        The policies are run on the known rewards from the start, like a challenger. The result shows in which
-        replications, and from which period on, the ledger differs from the requests of the new code. Without
-        `confirm` nothing is changed. Other processes with the old code stop running the policies.
+        The policies are run on the known rewards from the start, like a challenger. The result shows the
+        replications, and the first period of each, in which the ledger differs from the requests of the new code.
+        Without `confirm` nothing is changed. Other processes with the old code stop running the policies.
 
         Args:
             name: The policy, or several.

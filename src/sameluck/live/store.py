@@ -65,15 +65,15 @@ def open(
     Args:
         url: `sqlite:///file.db` (relative; four slashes for an absolute path), `sqlite://` (in memory) or
             `postgresql://user:password@host/database`. `sqlite:///file.db?synchronous=normal` does not wait for the
-            disk: what was acknowledged survives a crash of the program, but not of the machine.
+            disk: acknowledged rewards survive a crash of the program, but not of the machine.
         read_only: Change nothing: any number of processes may read, also while another one writes a SQLite file.
-        clock: Returns the time in seconds since 1970; for tests and rehearsals. The usual one is the server's for
-            PostgreSQL, and for SQLite that of this machine when the store was opened, without jumps since.
-        connections: The most connections to PostgreSQL.
+        clock: Returns the time in seconds since 1970; for tests and rehearsals. The default is the server's clock for
+            PostgreSQL, and for SQLite this machine's clock when the store was opened, without jumps since.
+        connections: The largest number of connections to PostgreSQL.
         timeout: The seconds that `assign` may take before it answers with the fallback arm; 0.25 if not given.
-            Reporting an exposure or a reward may take 5 seconds, or as many if that is more. With a clock of your own
-            there is no deadline unless it is given.
-        actor: Who makes the changes, for the history; the variable SAMELUCK_ACTOR, or user@host, if not given.
+            Reporting an exposure or a reward may take 5 seconds, or `timeout` if it is longer. With a clock of your
+            own there is no deadline unless a timeout is given.
+        actor: The author of changes, for the history; the variable SAMELUCK_ACTOR, or user@host, if not given.
     """
     check_settings(clock, actor, timeout)  # before there is a database to close
     database = open_database(url, read_only=read_only, connections=connections)
@@ -144,11 +144,12 @@ class Store:
 
         Args:
             name: 1 to 200 printable characters.
-            experiment: What to compare. Its seed decides the policies' random choices; rewards are the users'.
-            options: How to run it; `LiveOptions()` if not given.
+            experiment: The experiment. Its seed decides the policies' random choices; rewards come from users.
+            options: Its options, or a mapping of them; `LiveOptions()` if not given.
             makers: For `External` policies: name -> function of a seed that returns the policy.
-            exist_ok: Load the experiment of this name if it was started with the same settings, as an application
-                that is restarted does; several processes may. Policies that were added since are no difference.
+            exist_ok: Load the experiment of this name if it was started with the same settings. An application that
+                is restarted needs this, and so do several processes. Policies that were added since are no
+                difference.
             paused: Enrol no unit until `resume` is called.
         """
         options = as_options(options)
@@ -204,30 +205,31 @@ class Store:
         """Start an experiment with a production log of one policy as its ledger.
 
         Each row of a replication becomes the next entry of its arm's stack. The policies read the log first; users
-        are requested for entries that it does not have. Nothing is imported if a row cannot be used,
-        unless `skip_bad`, or if the order of the rows cannot be that of users, unless that is confirmed.
+        are requested for entries that it does not have. Nothing is imported if a row cannot be used, unless
+        `skip_bad`, or if the rows cannot be in the order of users, unless the order is confirmed.
 
         Args:
             name: The new experiment's name: 1 to 200 printable characters.
             source: A path ending in .csv, .jsonl, .ndjson or .parquet, a DataFrame, or records.
             arm: The column of arms.
             reward: The column of rewards.
-            policies: The policies to compare, by name; the one that wrote the log may be among them.
+            policies: The policies to compare, by name; the log's policy may be among them.
             replication: The column of replications; all rows belong to one if not given.
             time: The column to order by; rows are in order if not given.
             arms: All arms, in their order; those in the log if not given.
             logged_by: Which of `policies` wrote the log: it becomes the control, and what it would have done is
                 compared with the log row by row.
-            options: How to run it; `LiveOptions(order="phase")` if not given. Rewards outside its range are bad rows.
+            options: The options of the experiment; `LiveOptions(order="phase")` if not given. Rewards outside their
+                range are bad rows.
             skip_bad: Leave out rows that cannot be used; they are listed in the result.
             seed: Decides the policies' random choices.
-            horizon: Periods per replication; as many as the shortest has rows if not given. Further rows are kept as
-                further entries.
-            replications: How many are planned; as many as the log has if not given.
+            horizon: Periods per replication; the number of rows of the shortest replication if not given. Further
+                rows are kept as further entries.
+            replications: The planned number; the number in the log if not given.
             makers: For `External` policies: name -> function of a seed that returns the policy.
             sorted_ok: Import the log although it looks sorted by reward, or by arm.
-            mismatch_ok: Import the log although `logged_by` would have done something else. That is expected of a
-                randomised policy: the log has other random choices.
+            mismatch_ok: Import the log although `logged_by` would have written another log. This is expected of a
+                randomised policy, since the log has other random choices.
         """
         check_name(name)
         columns = arm, reward, policies, replication, time, arms, logged_by

@@ -100,6 +100,7 @@ class CallQueue:
 
     def begin(self) -> None:
         """Begin without calls and threads; a forked process calls this, since its parent keeps them."""
+        # Guards the waiting calls and the counts below; it is never held while a call is made.
         self._lock = threading.Lock()
         # By function, the one that waits longest first.
         self._waiting: dict[BatchedCall[Any, Any], list[_Call]] = {}
@@ -135,6 +136,7 @@ class CallQueue:
         """Make a call in a thread; raise `Unavailable` if it has no answer after some seconds."""
         with self._lock:
             self._check_open()
+            # The deadline and the actor of a call are context variables, which a thread does not inherit.
             made = asyncio.wrap_future(self._threads.submit(copy_context().run, call))
         try:
             async with asyncio.timeout(seconds) as timeout:
@@ -170,6 +172,8 @@ class CallQueue:
             if self._hangs(seconds):
                 raise _no_answer()
             self._waiting.setdefault(call.function, []).append(call)
+            # A running thread takes this call with its next batch. Another thread is started only if it could make
+            # a batch at once.
             if self._running < self._batch_threads and call.function not in self._in_turn:
                 self._running += 1
                 self._progress = time.monotonic()
@@ -182,6 +186,7 @@ class CallQueue:
         return time.monotonic() - self._progress > seconds
 
     def _expire(self, call: _Call, seconds: float) -> None:
+        # Runs in the call's event loop, as `_Call.end` does, so that either of them decides, never both.
         if not call.future.done():
             error = _no_answer()
             call.future.set_exception(error)
@@ -228,6 +233,7 @@ def _deliver(calls: Sequence[_Call], answers: Sequence[object]) -> None:
     """Deliver answers to coroutines, with one call of each event loop, since waking a loop is slow."""
     by_loop: dict[asyncio.AbstractEventLoop, list[tuple[_Call, object]]] = {}
     for call, answer in zip(calls, answers, strict=True):
+        # Only a hint in this thread: `_Call.end` decides in the event loop.
         if call.future.done():
             call.report_undelivered(answer)
         else:

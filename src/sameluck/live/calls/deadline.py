@@ -31,9 +31,9 @@ deadline = (
 )  # returns the deadline of the current call, in the time of `time.monotonic`
 
 
-def seconds_left(most: float = float("inf")) -> float:
-    """Seconds until the deadline, at most `most` and at least 0."""
+def seconds_left(limit: float = float("inf")) -> float:
+    """Return the seconds until the deadline, at most `limit` and at least 0."""
     moment = _deadline.get()
     if moment == float("inf"):
-        return most
-    return max(0.0, min(most, moment - time.monotonic()))
+        return limit
+    return max(0.0, min(limit, moment - time.monotonic()))

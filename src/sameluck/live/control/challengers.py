@@ -76,6 +76,7 @@ class Challenger(NamedTuple):
         """Add the challenger, which reads the replications begun so far; complete ones may be opened again."""
         # The lock order of a reward: its replication, then the experiment.
         key = {"experiment": self.replications.id}
+        # No reward can be settled from here to the commit; the derived states only lack what was settled before.
         self.transaction.fetch_all(ReplicationRow, "lock_all_replications", **key)
         row = self._one(CurrentRow, "lock_experiment")
         if row.status == "failed":

@@ -28,7 +28,7 @@ class LedgerDifference(NamedTuple):
 
     Attributes:
         replication: The number of the replication.
-        period: The first period in which a policy needs an entry that was not requested; None if there is none.
+        period: The first period in which a policy needs an entry that was not requested; None without one.
         released: Entries that no policy needs any more, including known rewards.
         wanted: Entries that are needed and were not requested.
     """
@@ -92,6 +92,8 @@ class PolicyMigration(NamedTuple):
 
     def apply(self, change: str, subject: str, reason: str) -> LedgerChanges:
         """Change the policies and the ledger, and record the change; the long derivation holds no locks."""
+        # Deriving may take minutes. It is done on a snapshot; only replications that changed since are derived again
+        # while users wait.
         first = [self.replications.database.read(self._derive)]
 
         def work(transaction: Transaction) -> LedgerChanges:

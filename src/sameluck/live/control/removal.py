@@ -59,6 +59,7 @@ def delete_experiment(
             transaction.execute("set_sticky", **key, sticky=0)
         return transaction.fetch_all(ReplicationRow, "replications", **key)
 
+    # The status is set first: from then on no unit is enrolled, and no process opens a replication.
     for first, _ in reversed(list(_spans(database.write(begin)))):
         database.write(partial(_delete_replications, key=key, first=first))
     _delete_arrivals(database, row.id)
@@ -109,6 +110,7 @@ def erase_unit(
         if locked.state == "assigned" and not locked.voided:
             _end(transaction, replications, locked, now)
         _erase_rewards(transaction, replications.id, id)
+        # Random, and not derived from the old id: nobody who knows the old id finds the new one.
         new, unit = f"asg_{secrets.token_hex(16)}", f"{ERASED}{secrets.token_hex(16)}"
         transaction.execute("erase_entry", **locked.key(), assignment=id, new=new, hour=HOUR)
         transaction.execute("erase_assignment", assignment=id, new=new, unit=unit, hour=HOUR)
@@ -205,6 +207,7 @@ def _prune_experiment(
 def _prune_span(transaction: Transaction, values: Values) -> int:
     experiment = int(values["experiment"] or 0)
     span = {name: values[name] for name in ("experiment", "first", "last")}
+    # A reward of these replications must not be reported between the sums and the deletion.
     transaction.fetch_all(NumberRow, "lock_span", **span)
     removed = transaction.fetch_one(NumberRow, "count_old_events", **values).number
     if removed:

@@ -36,6 +36,7 @@ def extend(
     # The lock order of a reward: its replication, then the experiment.
     rows = transaction.fetch_all(ReplicationRow, "lock_all_replications", **key)
     transaction.fetch_one(CurrentRow, "lock_experiment", **key)
+    # Under implicit exposure the lease is the window, so that leases are extended too.
     leases = int(replications.options.exposure == "implicit")
     transaction.execute("extend_windows", **key, more=more, leases=leases)
     now, window = replications.settings.now(), replications.options.reward.window_seconds

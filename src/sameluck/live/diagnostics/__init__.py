@@ -1,4 +1,4 @@
-"""Checks of a running experiment's assumptions, never of which policy is better.
+"""Checks of a running experiment's assumptions, never of the policies' ranking.
 
 Each module judges one assumption: a pure function of arrays returns a `Check`, and a function registered with
 `check.diagnostic` reads its rows from a `Snapshot`. A module added to this package is found by discovery; its

@@ -90,7 +90,7 @@ def _integrity(messages: list[str]) -> Check:
 
 
 def _clocks(clocks: dict[str, tuple[int, int]]) -> Check:
-    """Check the clocks of serving processes: the microseconds by which each is ahead, and when it was seen."""
+    """Check the clocks of serving processes, from the microseconds that each is ahead and the time it was seen."""
     latest = max(seen for _, seen in clocks.values())
     ahead = {
         process: microseconds / SECOND

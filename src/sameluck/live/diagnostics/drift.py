@@ -46,7 +46,7 @@ def drift(rewards_by_arm: Sequence[Floats], arm_names: Sequence[str]) -> Check:
     recursive residuals e_j = (y_j - mean(y_1..y_{j-1})) sqrt((j - 1) / j) are martingale differences, whatever policy
     decided when to pull the arm. The statistic is the largest of three |z|, for a step after a quarter, a half and
     three quarters of the rewards. Each is the sum of e_j / sqrt(j (j - 1)) over the j after the step, which are the
-    best weights for that step. Two identities simplify it. The sum is mean(y_1..y_n) - mean(y_1..y_m), and the sums
+    best weights for it. Two identities simplify it. The sum is mean(y_1..y_n) - mean(y_1..y_m), and the sums
     of e_j^2 and of (y_j - mean)^2 are equal. So z = (mean after - mean before) sqrt(m (n - m) / n) / s, with the
     arm's standard deviation s. The p-value comes from the standardised Brownian bridge at 1/4, 1/2 and 3/4; Holm over
     the arms.

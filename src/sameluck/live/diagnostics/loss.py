@@ -137,8 +137,8 @@ def _loss_check(table: Sequence[ArmLosses], p_values: dict[str, float], details:
         lost = sum(row.voided for row in table)
         lost += 0 if details["silence_is_zero"] else sum(row.defaulted for row in table)
         verdict = "watch" if is_often_late else "unknown" if lost else "fine"
-        few = f" Too few to compare the arms: {MIN_LOSSES} of each sort are needed."
-        return Check("loss", verdict, shares + few * (verdict != "fine") + tail, None, details)
+        too_few = f" Too few to compare the arms: {MIN_LOSSES} of each sort are needed."
+        return Check("loss", verdict, shares + too_few * (verdict != "fine") + tail, None, details)
     adjusted = holm(np.array(list(p_values.values())))
     details = details | {
         "p_values": {name: float(value) for name, value in zip(p_values, adjusted, strict=True)}

@@ -77,9 +77,9 @@ def _same_policy(snapshot: Snapshot) -> Iterator[Check]:
     policies = [name for names in equal for name in names]
     rewards = dict(zip(policies, snapshot.ledger.rewards(policies).T, strict=True))
     design = snapshot.experiment.design
-    for first, *others in equal:
+    for first, *copies in equal:
         randomised = is_randomised(snapshot.experiment.policies[first], snapshot.experiment.n_arms)
         exact = design.shares_rewards and (design.shares_noise or not randomised)
-        for other in others:
-            difference = rewards[other] - rewards[first]
-            yield same_policy(difference, exact=exact, names=(other, first))
+        for copy in copies:
+            difference = rewards[copy] - rewards[first]
+            yield same_policy(difference, exact=exact, names=(copy, first))

@@ -56,6 +56,7 @@ class Ledger(NamedTuple):
         for start in range(0, len(self.numbers), together):
             chunk = self.numbers[start : start + together]
             span = {"experiment": self.id, "first": chunk[0], "stop": chunk[-1] + 1}
+            # Straight into an array: a list of rows would take ten times the memory.
             rows = np.fromiter(self.transaction.iterate(LedgerRow, "ledger", **span), _LEDGER)
             outstanding: dict[int, list[Entry]] = {}
             for number, *entry in self.transaction.fetch_all(EntryRow, "outstanding", **span):

@@ -187,6 +187,7 @@ class OpenReplications:
         transaction.execute("set_definition", **key, **row._asdict())
         policies = len(after.experiment.policies)
         transaction.execute("set_policies", **key, policies=policies, revision=row.revision)
+        # Used at once, since the rest of the transaction runs the new policies.
         transaction.on_rollback(lambda: setattr(self, "definition", before))
         self.definition = after
 
@@ -218,6 +219,7 @@ class OpenReplications:
         except OtherVersion:
             raise
         except (Diverged, Unplayable) as error:
+            # In a transaction of its own: the failed one was rolled back.
             self.fail(str(error))
             raise
 
@@ -291,6 +293,7 @@ class OpenReplications:
         )
         defaulted = int(source == "default")
         if state is None:
+            # The reward must be durable now; a process with the code runs the policies later.
             counts = {"defaulted": defaulted, "digest": entry_digest(*entry, value)}
             transaction.execute("fall_behind", **key, version=locked.version + 1, **counts)
             return
@@ -348,6 +351,7 @@ class OpenReplications:
         for entry in wanted:
             writes.add("want", experiment=self.id, replication=number, **entry._asdict())
         if complete and not state.outstanding:
+            # No reward can come any more. If the transaction fails, the state is rebuilt when it is next needed.
             self.states.pop(number, None)
             self._locks.pop(number, None)
         return complete
@@ -358,6 +362,7 @@ class OpenReplications:
         """Run the policies of replications that are behind and return their number."""
         rows = self.database.read(lambda t: t.fetch_all(NumberRow, "behind", experiment=self.id))
         if rows and self.definition.refusal is None:
+            # A transaction for each replication: users do not wait for all of them.
             return sum(self.write(partial(self._advance, number=number)) for (number,) in rows)
         return 0
 
@@ -478,6 +483,8 @@ class OpenReplications:
 
     def open_next(self, transaction: Transaction, now: int) -> None:
         """Open the next replications, or end the experiment if no entry is outstanding, not even of an audit."""
+        # Two replications may be completed at the same moment. The experiment's row makes their transactions open the
+        # next ones in sequence, so that no number is opened twice and none is left out.
         row = transaction.fetch_one(CurrentRow, "lock_experiment", experiment=self.id)
         definition = self.current(transaction, row)
         open_now = transaction.fetch_one(NumberRow, "count_open", experiment=self.id).number
@@ -496,6 +503,7 @@ class OpenReplications:
     def _open(
         self, transaction: Transaction, engine: Engine, revision: int, number: int, now: int
     ) -> None:
+        # The row does not exist yet; the experiment's row, which is locked, stands in for it.
         self.hold(transaction, number)
         state, wanted = engine.start(number)
         values = {"policies": state.policies, "revision": revision, "now": now}

@@ -42,6 +42,7 @@ def verify_or_fail(replications: OpenReplications) -> None:
     if database.read_only:
         return
     rows = database.read(lambda t: t.fetch_all(DigestRow, "digests", experiment=replications.id))
+    # A transaction for each: a long ledger of an old version must not block users.
     for number in [row.number for row in rows if not row.is_known]:
         database.write(partial(_add_digest, replications=replications, number=number))
     if definition.with_versions() != definition.row:

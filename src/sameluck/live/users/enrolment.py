@@ -139,6 +139,7 @@ class Enrolment:
 
     def _assign_hashes(self, hashes: Sequence[str], *, strict: bool) -> list[Assignment]:
         """Return the answers to units inside the traffic share."""
+        # Filled inside the transaction: if the answer to the commit is lost, it tells which assignments may exist.
         made: list[NewAssignment] = []
         diverged = self._replications.definition.other_version
         try:
@@ -195,7 +196,9 @@ class Enrolment:
         now = self._settings.now()
         if now >= self._next_count:
             self._next_count = now + SECOND
-            transaction.on_rollback(self._count_at_next_call)
+            transaction.on_rollback(
+                self._count_at_next_call
+            )  # this call's look may not have happened
             self._write_counts(transaction)
             self._note_clock(transaction, now)
             self._look(transaction)
@@ -237,6 +240,8 @@ class Enrolment:
             }
             for unit_hash in hashes
         ]
+        # The statement takes the first wanted entry that no other call has locked (SKIP LOCKED): calls do not queue
+        # for the same entry, and no call waits for a reward that holds it.
         entries = transaction.find_many(EntryRow, "assign", values)
         enrolled = [
             {**value, **entry._asdict(), "until": 0}
@@ -376,6 +381,7 @@ class Enrolment:
         self._write_counts(transaction)
 
     def _write_counts(self, transaction: Transaction) -> None:
+        # Taken before the write and given back if it fails: a count that came meanwhile is not lost.
         with self._guard:
             answers, self._answers = self._answers, Counter()
         if answers:

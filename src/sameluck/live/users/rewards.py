@@ -139,6 +139,7 @@ class Rewards:
             except (Invalid, Unknown) as error:  # before anything is written
                 receipts.append(error.with_traceback(None))
                 continue
+            # The row was read before this transaction settled other entries of its replication.
             if locked.replication in versions:
                 locked = locked._replace(version=versions[locked.replication])
             receipt, versions[locked.replication] = self._reward(writes, locked, value)
@@ -149,6 +150,8 @@ class Rewards:
         self, transaction: Transaction, ids: Sequence[str]
     ) -> dict[str, LockedAssignment]:
         """Lock and return the assignments that belong to this experiment."""
+        # All at once, before anything is written: `lock_assignment` orders the rows of a list, so that two lists with
+        # the same replications do not deadlock.
         values = [{"assignment": id} for id in ids]
         rows = transaction.find_many(LockedAssignment, "lock_assignment", values)
         experiment = self._replications.id
@@ -158,7 +161,9 @@ class Rewards:
         self, writes: PendingWrites, locked: LockedAssignment, value: float
     ) -> tuple[Receipt | Conflict, int]:
         """Write a reward; return its receipt and its replication's version."""
-        now = self._settings.now()
+        now = (
+            self._settings.now()
+        )  # after the lock, which may have taken long: lateness is decided now
         if locked.due_us is not None and locked.due_us <= now:
             locked = self._expiry.expired(writes.transaction, locked, now)
         outcome, conflict = outcome_of(locked, value)

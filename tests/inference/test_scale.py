@@ -8,7 +8,7 @@ import pytest
 
 import sameluck as sl
 from budget import SEED
-from sameluck.inference.scale import scale_mismatch
+from sameluck.inference.assumptions import scale_mismatch
 from sameluck.policies.base import RewardScale, rescaled, reward_scale
 from sameluck.reporting import cautions
 

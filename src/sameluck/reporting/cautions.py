@@ -11,9 +11,9 @@ from sameluck.inference.interval_methods import ANYTIME, MEDIAN
 from sameluck.wording import listed
 
 if TYPE_CHECKING:
+    from sameluck.inference.assumptions import ScaleMismatch
     from sameluck.inference.comparison import Comparison
     from sameluck.inference.requests import Pair
-    from sameluck.inference.scale import ScaleMismatch
 
 FEW_REPLICATIONS = 10
 

@@ -17,14 +17,18 @@ from sameluck.arrays import Floats
 from sameluck.environments.base import EnvironmentLike
 from sameluck.experiment import Experiment, require_experiment
 from sameluck.frames import Frames
-from sameluck.inference.assumptions import moving_environment, replications_for_skewness
+from sameluck.inference.assumptions import (
+    ScaleMismatch,
+    moving_environment,
+    replications_for_skewness,
+    scale_mismatch,
+)
 from sameluck.inference.display import Displayed
 from sameluck.inference.effects import differences, has_prior, is_paired
 from sameluck.inference.planning.coverage import Coverage, verify_plan
 from sameluck.inference.planning.pilots import check_pilot, pilots, spread, with_two_policies
 from sameluck.inference.planning.power import PowerAnalysis, power_of
 from sameluck.inference.requests import first_pair
-from sameluck.inference.scale import ScaleMismatch, scale_mismatch
 from sameluck.runs import Runs
 from sameluck.validation import require_number, require_whole
 

@@ -25,10 +25,9 @@ from sameluck.environments.base import EnvironmentLike
 from sameluck.environments.registry import as_environment
 from sameluck.errors import Invalid
 from sameluck.experiment import Experiment
-from sameluck.inference.assumptions import moving_environment
+from sameluck.inference.assumptions import moving_environment, simulated_scale_mismatch
 from sameluck.inference.racing.race_results import Race
 from sameluck.inference.racing.race_state import RaceState, Rules
-from sameluck.inference.scale import simulated_scale_mismatch
 from sameluck.intervals import check_level
 from sameluck.policies.base import Policy
 from sameluck.simulation.progress import PrintedRace

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 from sameluck.arrays import Floats
 from sameluck.experiment import Experiment
 from sameluck.frames import Frames
+from sameluck.inference.assumptions import ScaleMismatch
 from sameluck.inference.display import Displayed
-from sameluck.inference.scale import ScaleMismatch
 from sameluck.inference.variance_ratios import variance_ratio
 
 

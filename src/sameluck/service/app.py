@@ -18,8 +18,8 @@ from sameluck.service.dashboard.pages import add_dashboard
 from sameluck.service.guard import Guard
 from sameluck.service.limits import Limits
 from sameluck.service.loaded_experiments import LoadedExperiments
-from sameluck.service.metrics import Measured, Metrics
 from sameluck.service.problems import add_problem_documents
+from sameluck.service.prometheus import Measured, Metrics
 from sameluck.service.routes import add_routes
 
 

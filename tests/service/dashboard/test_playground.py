@@ -12,9 +12,9 @@ import pytest
 
 import sameluck as sl
 from sameluck import cli
-from sameluck.service.dashboard import simulations
+from sameluck.service.dashboard import playground_simulations as simulations
 from sameluck.service.dashboard.playground_settings import Setting
-from sameluck.service.dashboard.simulations import Simulations
+from sameluck.service.dashboard.playground_simulations import Simulations
 from sameluck.service.limits import Limits
 
 CHOSEN = {

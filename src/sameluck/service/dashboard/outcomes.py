@@ -14,7 +14,7 @@ from sameluck.reporting.pages.leader_board import LeaderBoard, comparison_board
 from sameluck.reporting.sentences import headline
 from sameluck.runs import Runs
 from sameluck.service.dashboard.findings import LEVEL, finding_of
-from sameluck.service.dashboard.simulations import Answer
+from sameluck.service.dashboard.playground_simulations import SimulatedRuns
 from sameluck.service.dashboard.verdicts import Verdict, verdict_of
 from sameluck.wording import digits_for, signed
 
@@ -47,7 +47,7 @@ class Outcome(NamedTuple):
     command: str  # prints the same comparison
 
 
-def outcome_of(answer: Answer, means: list[float]) -> Outcome:
+def outcome_of(answer: SimulatedRuns, means: list[float]) -> Outcome:
     """Return the outcome of a simulation; `means` are the arms' mean rewards."""
     runs = answer.replay
     replications, policies = runs.replications, len(runs.policies)

@@ -12,7 +12,7 @@ from sameluck.experiment import Experiment
 from sameluck.policies.base import POLICIES
 from sameluck.service.dashboard.drafts import number, whole
 from sameluck.service.dashboard.findings import checkpoints_of
-from sameluck.service.dashboard.simulations import Question
+from sameluck.service.dashboard.playground_simulations import Question
 from sameluck.service.limits import Limits
 
 MAX_PERIODS = 100_000_000  # of all policies and replications

@@ -9,8 +9,8 @@ from fastapi import FastAPI
 from fastapi.routing import APIRoute
 
 from sameluck.service.dashboard.overview import Overviews
+from sameluck.service.dashboard.playground_simulations import Simulations
 from sameluck.service.dashboard.sessions import Sessions
-from sameluck.service.dashboard.simulations import Simulations
 from sameluck.service.dashboard.visitors import LoginNeeded, login_page
 
 

@@ -9,6 +9,7 @@ from fastapi import APIRouter, Query, Request, Response
 
 from sameluck.live.experiment import LiveExperiment
 from sameluck.live.start import NOT_STARTED
+from sameluck.service.dashboard.experiment_progress import milestones, progress_of
 from sameluck.service.dashboard.live_charts import (
     MIN_BOARD,
     challengers_board,
@@ -20,8 +21,7 @@ from sameluck.service.dashboard.live_charts import (
 )
 from sameluck.service.dashboard.overview import Overview
 from sameluck.service.dashboard.page_responses import PageRoute, page, unless_unchanged
-from sameluck.service.dashboard.progress import milestones, progress_of
-from sameluck.service.dashboard.stacks import Stacks, stacks_of
+from sameluck.service.dashboard.stack_drawing import Stacks, stacks_of
 from sameluck.service.dashboard.visitors import CurrentVisitor, path_of
 from sameluck.service.documents import Name
 

@@ -17,7 +17,7 @@ from sameluck.service.dashboard.playground_settings import (
     REPLICATIONS,
     Setting,
 )
-from sameluck.service.dashboard.simulations import Simulations
+from sameluck.service.dashboard.playground_simulations import Simulations
 from sameluck.service.dashboard.visitors import CurrentVisitor
 
 router = APIRouter(route_class=PageRoute)

@@ -39,7 +39,7 @@ class Question(NamedTuple):
         return self.experiment.digest, self.environment
 
 
-class Answer(NamedTuple):
+class SimulatedRuns(NamedTuple):
     """Runs of the policies under both designs; with more than two policies under replay alone."""
 
     replay: Runs
@@ -50,14 +50,14 @@ class Abandoned(Exception):
     """No page waits for the simulation any more."""
 
 
-class Simulation:
+class PlaygroundSimulation:
     """A question, the share that is computed, and its answer or problem."""
 
     def __init__(self, question: Question) -> None:
         self.question = question
         self.asked_at = time.monotonic()
         self.share = 0.0
-        self.answer: Answer | None = None
+        self.answer: SimulatedRuns | None = None
         self.problem = ""
         self.is_abandoned = False
 
@@ -71,7 +71,7 @@ class Simulation:
         is_pair = len(self.question.experiment.policies) == 2
         try:
             replay = self._runs(Replay(), 0.0, 0.5 if is_pair else 1.0)
-            self.answer = Answer(replay, self._runs(Naive(), 0.5, 0.5) if is_pair else None)
+            self.answer = SimulatedRuns(replay, self._runs(Naive(), 0.5, 0.5) if is_pair else None)
         except Abandoned:
             self.is_abandoned = True
         except SameluckError as error:
@@ -101,11 +101,11 @@ class Simulations:
     """Simulations of a service; a daemon thread runs them, so that the process can end at any time."""
 
     def __init__(self) -> None:
-        self._simulations: OrderedDict[tuple[str, str], Simulation] = OrderedDict()
+        self._simulations: OrderedDict[tuple[str, str], PlaygroundSimulation] = OrderedDict()
         self._lock = threading.Lock()
         self._is_working = False
 
-    async def ask(self, question: Question) -> Simulation:
+    async def ask(self, question: Question) -> PlaygroundSimulation:
         """Return the simulation of a question, with its answer if that comes within 0.7 seconds."""
         simulation = self._find(question)
         until = time.monotonic() + WAIT_SECONDS
@@ -115,11 +115,11 @@ class Simulations:
             simulation.asked_at = time.monotonic()
         return simulation
 
-    def _find(self, question: Question) -> Simulation:
+    def _find(self, question: Question) -> PlaygroundSimulation:
         with self._lock:
             simulation = self._simulations.pop(question.key, None)
             if simulation is None or simulation.is_abandoned:
-                simulation = Simulation(question)
+                simulation = PlaygroundSimulation(question)
             simulation.asked_at = time.monotonic()
             self._simulations[question.key] = simulation
             while len(self._simulations) > MAX_SIMULATIONS:
@@ -133,7 +133,7 @@ class Simulations:
         while (simulation := self._next()) is not None:
             simulation.run()
 
-    def _next(self) -> Simulation | None:
+    def _next(self) -> PlaygroundSimulation | None:
         """Return the simulation to run next; None ends the thread.
 
         `_is_working` changes under the lock, so that `_find` starts a thread exactly when none will look again.

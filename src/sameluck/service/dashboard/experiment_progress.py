@@ -14,7 +14,7 @@ RECENT = 20  # completed replications from which the pace is measured
 MAX_BARS = 120
 
 
-class Bar(NamedTuple):
+class ReplicationBar(NamedTuple):
     """One replication in the strip; its position, width and height are in per cent."""
 
     x: float
@@ -28,7 +28,7 @@ class Progress(NamedTuple):
 
     counted: float  # per cent of the planned replications
     open: float
-    bars: list[Bar]
+    bars: list[ReplicationBar]
     sentence: str
     facts: list[tuple[str, str]]
     left: str  # such as "about 3 days", or why that is unknown
@@ -161,7 +161,7 @@ def _sentence(status: Status) -> str:
     return first
 
 
-def _bars(status: Status, replications: Sequence[ReplicationStatus]) -> list[Bar]:
+def _bars(status: Status, replications: Sequence[ReplicationStatus]) -> list[ReplicationBar]:
     """Return a bar for each planned replication; none if there are too many to see."""
     if status.planned > MAX_BARS:
         return []
@@ -175,11 +175,11 @@ def _bars(status: Status, replications: Sequence[ReplicationStatus]) -> list[Bar
     bars = []
     for index in range(status.planned):
         if index >= len(replications):
-            bars.append(Bar(index * width, width * 0.84, 100, "none"))
+            bars.append(ReplicationBar(index * width, width * 0.84, 100, "none"))
             continue
         replication = replications[index]
         is_complete = replication.state == "complete"
         css_class = "counts" if index < status.prefix else "waits"
         height = 100 if is_complete else min(95.0, 100 * replication.settled / max(usual, 1))
-        bars.append(Bar(index * width, width * 0.84, height, css_class))
+        bars.append(ReplicationBar(index * width, width * 0.84, height, css_class))
     return bars

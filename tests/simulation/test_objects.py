@@ -295,7 +295,7 @@ class TestAnyWay:
             ours = function(experiment, BERNOULLI, makers=MAKERS, **options)
             theirs = function(compiled, BERNOULLI, makers={"greedy": Greedy}, **options)
             assert getattr(ours, "rows", ours) == getattr(theirs, "rows", theirs)
-        options = {"tolerance": 20, "horizon": 60, "failures": 1, "most": 40}
+        options = {"tolerance": 20, "horizon": 60, "failures": 1, "max_replications": 40}
         ours = sl.race(objects, BERNOULLI, makers=MAKERS, **options)
         theirs = sl.race(compiled.policies, BERNOULLI, makers={"greedy": Greedy}, **options)
         assert ours.runners == theirs.runners
@@ -492,7 +492,7 @@ class TestProcesses:
 
     @pytest.mark.slow
     def test_blocked_processes_are_given_up(self, forked, monkeypatch):
-        monkeypatch.setattr("sameluck.simulation.processes._IDLE", 0.3)
+        monkeypatch.setattr("sameluck.simulation.workers._IDLE", 0.3)
         held = threading.Lock()
         held.acquire()
         with pytest.raises(sl.Unplayable, match=r"no process has run for .*workers=1"):
@@ -501,7 +501,7 @@ class TestProcesses:
 
     @pytest.mark.slow
     def test_sleeping_processes_are_not(self, forked, monkeypatch):
-        monkeypatch.setattr("sameluck.simulation.processes._IDLE", 1.0)
+        monkeypatch.setattr("sameluck.simulation.workers._IDLE", 1.0)
         parts = {"replications": range(2)}
         runs = self.run(doing(lambda _: time.sleep(0.03) or 0), **parts)
         assert runs.replications == 2

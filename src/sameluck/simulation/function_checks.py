@@ -1,27 +1,44 @@
 """Check of a user's functions before machine code runs: a few periods in plain Python.
 
-A function must be a pure function of its arguments. `probe_functions` refuses global randomness and the clock
-(`user_functions`), then runs the functions twice in plain Python (`plain_runner`): the results must be equal.
+A function must be a pure function of its arguments. `probe_functions` refuses global randomness and the
+clock (`check_names`), then runs the functions twice in plain Python (`plain_runner`): the results must be equal.
 `Probe.compare` runs the same periods compiled. A function is checked when it is first used in a process, for about
 `SECONDS`, and for `SECONDS_AGAIN` with each further set of parameters.
 """
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Iterator
 from itertools import product
+from types import ModuleType
 from typing import NamedTuple
 
 import numpy as np
 
 from sameluck.arrays import Floats, Ints
 from sameluck.compilation.function_errors import Misuse
-from sameluck.environments.base import Environment
+from sameluck.compilation.functions import (
+    Function,
+    changed_constants,
+    constants_of,
+    is_builtin,
+)
+from sameluck.environments.base import Environment, draw_function_of, prepared_parameters
 from sameluck.errors import Invalid
 from sameluck.experiment import Experiment
+from sameluck.policies.base import (
+    Policy,
+    as_compiled,
+    prepare,
+    probabilities_function_of,
+    select_function_of,
+    states_probabilities,
+)
+from sameluck.policies.batched import Batched
 from sameluck.simulation.loop import Results
 from sameluck.simulation.plain_runner import Deadline, PlainRunner
 from sameluck.simulation.policy_runner import PolicyRunner
-from sameluck.simulation.user_functions import UserFunction, check_names, user_functions
 from sameluck.trajectories import Trajectory, empty_trajectory
 
 SECONDS, SECONDS_AGAIN = 0.24, 0.03
@@ -31,6 +48,84 @@ RULE = (
     "a function must use nothing but its arguments and constants, and write to nothing but "
     "tally.memory"
 )
+_IMPURE = ("random", "numpy.random", "secrets", "uuid", "time", "datetime")
+_RANDOMNESS = {  # by the fourth argument of a function
+    "noise": "take random numbers from noise, as in uniform(at(noise, period, 0))",
+    "bits": "take random numbers from bits, as in uniform(bits)",
+    "probabilities": "probabilities are a function of the tally",
+}
+
+
+class UserFunction(NamedTuple):
+    """A function with the parameters that it is run with."""
+
+    function: Function
+    parameters: str
+    arms: int
+    horizon: int
+    states_probabilities: bool = False
+
+
+def user_functions(
+    experiment: Experiment, environment: Environment, policy: Policy, *, detail: bool
+) -> Iterator[UserFunction]:
+    """Yield the select and draw functions of a user, with `detail` also those that state probabilities."""
+    arms, horizon = experiment.n_arms, experiment.horizon
+    if not is_builtin(type(policy)) or isinstance(policy, Batched):
+        prepared = as_compiled(prepare(policy, arms, horizon))
+        if not is_builtin(select_function_of(prepared)):
+            yield UserFunction(select_function_of(prepared), repr(policy), arms, horizon)
+            if detail and states_probabilities(prepared):
+                stated = probabilities_function_of(prepared)
+                yield UserFunction(stated, repr(policy), arms, horizon, states_probabilities=True)
+    if not is_builtin(type(environment)):
+        parameters = prepared_parameters(environment, experiment.seed, range(1), arms)
+        function = draw_function_of(parameters)
+        if not is_builtin(function):
+            yield UserFunction(function, repr(environment), arms, 0)
+
+
+def check_names(function: Function) -> None:
+    """Raise `Misuse` if a function, or a compiled function that it calls, uses global randomness or the clock.
+
+    A function that Numba has compiled before keeps its constants: a changed constant of such a helper is refused too.
+    """
+    source = function.__code__.co_varnames[3]
+    for used in _called_by(function):
+        prefix = "it" if used is function else f"it calls {used.__name__}, which"
+        for constant in constants_of(used):
+            module = _module_of(constant.value)
+            if any(f"{module}.".startswith(f"{impure}.") for impure in _IMPURE):
+                reason = (
+                    f"{prefix} uses {module}, which differs from run to run: {_RANDOMNESS[source]}"
+                )
+                raise Misuse(reason, function, constant.line)
+        if used is not function and (changed := changed_constants(used)):
+            raise Misuse(
+                f"{prefix} was compiled before the global {changed[0]!r} changed: define {used.__name__} again",
+                function,
+            )
+
+
+def _called_by(function: Function) -> Iterator[Function]:
+    """Yield a function and the functions compiled by Numba that it calls, directly or not."""
+    waiting, seen = [function], {function}
+    while waiting:
+        caller = waiting.pop()
+        yield caller
+        for constant in constants_of(caller):
+            helper = getattr(constant.value, "py_func", None)
+            if inspect.isfunction(helper) and helper not in seen:
+                seen.add(helper)
+                waiting.append(helper)
+
+
+def _module_of(value: object) -> str:
+    if isinstance(value, ModuleType):
+        return value.__name__
+    instance = getattr(value, "__self__", None)  # random.random is a method of a hidden object
+    return str(getattr(value, "__module__", None) or type(instance).__module__)
+
 
 _checked: set[UserFunction] = set()
 

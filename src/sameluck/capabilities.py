@@ -27,7 +27,7 @@ class Capabilities(NamedTuple):
 
     @property
     def is_iid(self) -> bool:
-        """Whether the rewards of an arm are i.i.d. over periods and replications."""
+        """Return whether the rewards of an arm are i.i.d. over periods and replications."""
         return self.is_stationary and not self.has_instances
 
 

@@ -30,7 +30,7 @@ class Design:
 
     @property
     def shares_noise(self) -> bool:
-        """Whether all policies of a replication read the same decision noise."""
+        """Return whether all policies of a replication read the same decision noise."""
         return False
 
     def reward_owner(self, policy: str) -> int:

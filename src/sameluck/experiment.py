@@ -124,8 +124,8 @@ class Experiment:
 
     def _fields(self) -> dict[str, Any]:
         values = {item.name: getattr(self, item.name) for item in fields(self)}
-        given = {"arms": self.arms or None, "replications": self.replications or None}
-        return {**values, **given, "policies": dict(self.policies)}
+        optional = {"arms": self.arms or None, "replications": self.replications or None}
+        return {**values, **optional, "policies": dict(self.policies)}
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Experiment) and self.to_json() == other.to_json()

@@ -23,7 +23,7 @@ from sameluck.experiment import Experiment
 from sameluck.files import write_whole
 from sameluck.frames import Frames
 
-_FILE_KEYS = {"exploration_excess": "luck"}  # the arrays whose key in files is not their name
+_FILE_KEYS = {"exploration_excess": "luck"}  # arrays with another key in files
 _BY_REPLICATION = ("rewards", "pulls", "interactions", "totals", "exploration_excess", "observed")
 
 
@@ -40,7 +40,7 @@ class Runs(Frames):
         environment: The simulated environment (or its text form); None for real traffic.
         first: The number of the first replication; the others follow it.
         totals: Sum of rewards of each arm (replication, policy, checkpoint, arm); with `simulate(detail=True)`.
-        exploration_excess: Amount by which the policy's random choices exceeded their expectation (replication,
+        exploration_excess: Excess of the policy's random choices over their expectation (replication,
             policy, checkpoint); likewise.
         observed: Every reward of a real user up to the last checkpoint, in the order replication, stack owner
             (see `Design.depths`), cell, position; with live runs. Rewards of a simulation can be read again from
@@ -99,7 +99,7 @@ class Runs(Frames):
 
     @property
     def capabilities(self) -> Capabilities:
-        """What may be asked of these runs' rewards."""
+        """Return what may be asked of these runs' rewards."""
         return capabilities_of(self.environment, self.experiment.design)
 
     @property

@@ -182,8 +182,8 @@ def test_only_what_is_compiled_is_announced():
     assert said == ["first"]
 
 
-def test_a_body_is_compiled_once_whatever_calls_it():
-    """Numba would compile it for the loop, for a body that is inlined and for one that is called."""
+def test_a_function_is_compiled_once_whatever_calls_it():
+    """Numba would compile it for the loop, for a function that is inlined and for one that is called."""
     own = namedtuple("own", "number")  # nothing is kept on disk
     next_number = inlined(lambda number: number + 1)
     inside = inlined(lambda number: 2 * next_number(number))
@@ -195,9 +195,9 @@ def test_a_body_is_compiled_once_whatever_calls_it():
     after = compiled(loop)(own(1))
 
     inlining = importlib.import_module("sameluck.compilation.inlining")
-    bodies = [key[0] for key in inlining._compiled]
+    functions = [key[0] for key in inlining._compiled]
     assert after == 12
-    assert bodies.count(inspect.unwrap(next_number)) == 1
+    assert functions.count(inspect.unwrap(next_number)) == 1
 
 
 def test_a_second_process_announces_nothing(folder, before):

@@ -1,4 +1,4 @@
-"""`simulate` and `trace` check a user's bodies in plain Python before machine code runs."""
+"""`simulate` and `trace` check a user's functions in plain Python before machine code runs."""
 
 import random
 import subprocess
@@ -27,14 +27,14 @@ def experiment_of(policy, **changes):
     return sl.Experiment(policies={"mine": policy}, **settings)
 
 
-def policy_of(body, memory=0):
+def policy_of(function, memory=0):
     class Mine(NamedTuple):
         size: int = 3
 
         def memory(self, arms):
             return memory
 
-    sl.selects(Mine)(body)
+    sl.selects(Mine)(function)
     return Mine()
 
 
@@ -181,13 +181,13 @@ def machine_code_is_not_run(monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("machine_code_is_not_run")
-@pytest.mark.parametrize("body", REFUSED, ids=lambda body: body.__name__)
+@pytest.mark.parametrize("function", REFUSED, ids=lambda function: function.__name__)
 @pytest.mark.parametrize("batched", [False, True], ids=["alone", "batched"])
 @pytest.mark.parametrize("play", [sl.simulate, sl.trace])
-def test_a_body_is_refused_before_machine_code_runs(body, batched, play):
+def test_a_function_is_refused_before_machine_code_runs(function, batched, play):
     """The name of the policy, the line and what to do, whether the policy is batched or not."""
-    policy = sl.Batched(policy_of(body), 2) if batched else policy_of(body)
-    with pytest.raises(SameluckError, match=REFUSED[body]) as refused:
+    policy = sl.Batched(policy_of(function), 2) if batched else policy_of(function)
+    with pytest.raises(SameluckError, match=REFUSED[function]) as refused:
         play(experiment_of(policy), BERNOULLI)
     assert "policy 'mine'" in str(refused.value)
     assert "\n" not in str(refused.value)
@@ -235,17 +235,17 @@ REFUSED_DRAWS = {
 
 
 @pytest.mark.usefixtures("machine_code_is_not_run")
-@pytest.mark.parametrize("body", REFUSED_DRAWS, ids=lambda body: body.__name__)
-def test_a_draw_body_is_refused_before_machine_code_runs(body):
+@pytest.mark.parametrize("function", REFUSED_DRAWS, ids=lambda function: function.__name__)
+def test_a_draw_function_is_refused_before_machine_code_runs(function):
     class Mine(NamedTuple):
         means: Sequence[float]
 
         @property
         def binary(self):
-            return body is neither_0_nor_1
+            return function is neither_0_nor_1
 
-    sl.draws(Mine)(body)
-    message = r"environment Mine cannot be run: .*" + REFUSED_DRAWS[body]
+    sl.draws(Mine)(function)
+    message = r"environment Mine cannot be run: .*" + REFUSED_DRAWS[function]
     with pytest.raises(sl.Invalid, match=message):
         sl.simulate(experiment_of(sl.UCB1()), Mine((0.5, 0.4, 0.3)))
 
@@ -285,7 +285,7 @@ def reads_a_global(period):
 
 
 @pytest.mark.usefixtures("machine_code_is_not_run")
-def test_a_body_that_changes_from_run_to_run_is_refused():
+def test_a_function_that_changes_from_run_to_run_is_refused():
     """Here by a global object, which neither its name nor one run gives away."""
 
     def alternates(policy, tally, period, noise):
@@ -304,7 +304,7 @@ def overflows(policy, tally, period, noise):
 
 
 @pytest.mark.slow
-def test_a_body_that_differs_compiled_is_refused():
+def test_a_function_that_differs_compiled_is_refused():
     with pytest.raises(
         sl.Invalid, match=r"different arms compiled and in plain Python, first in period 1:"
     ):
@@ -336,7 +336,7 @@ for check in (True, False):
 
 @pytest.mark.slow
 def test_a_wrong_index_never_ends_the_process():
-    """Long after the periods that are checked, and without the check: compiled bodies of a user check indices."""
+    """Long after the periods that are checked, and without the check: compiled functions of a user check indices."""
     ended = subprocess.run(
         [sys.executable, "-c", WRITES_LATER], capture_output=True, text=True, check=False
     )
@@ -417,7 +417,7 @@ def denies_what_is_played(policy, tally, period, probabilities):
     )
 
 
-REFUSED_CHANCES = {
+REFUSED_PROBABILITIES = {
     divides_the_probabilities: r"cannot be run: it divides by zero: test for 0 first \(line \d+\)",
     fills_beyond: r"cannot be run: it writes probabilities\[3\], but the indices are 0 to 2 \(line \d+\)",
     denies_what_is_played: r"its probabilities in period 4 are \[0\.0, 0\.5, 0\.5\], and it played arm 0",
@@ -425,11 +425,11 @@ REFUSED_CHANCES = {
 
 
 @pytest.mark.usefixtures("machine_code_is_not_run")
-@pytest.mark.parametrize("body", REFUSED_CHANCES, ids=lambda body: body.__name__)
+@pytest.mark.parametrize("function", REFUSED_PROBABILITIES, ids=lambda function: function.__name__)
 @pytest.mark.parametrize("batched", [False, True], ids=["alone", "batched"])
-def test_probabilities_are_checked_before_machine_code_runs(body, batched):
+def test_probabilities_are_checked_before_machine_code_runs(function, batched):
     policy = policy_of(lambda policy, tally, period, noise: 0)
-    sl.probabilities(type(policy))(body)
+    sl.probabilities(type(policy))(function)
     experiment = experiment_of(sl.Batched(policy, 3) if batched else policy)
-    with pytest.raises(sl.Invalid, match=REFUSED_CHANCES[body]):
+    with pytest.raises(sl.Invalid, match=REFUSED_PROBABILITIES[function]):
         sl.simulate(experiment, BERNOULLI, detail=True)

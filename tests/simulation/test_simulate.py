@@ -155,7 +155,7 @@ REWARDS = {
 @pytest.mark.parametrize("rewards", REWARDS)
 @pytest.mark.parametrize("policy", cases.FIRST_OF_OTHERS, ids=cases.name)
 def test_a_policy_is_literal_for_other_rewards_too(policy, rewards):
-    """Normal, bounded and counts, with sums that are exact; its body as plain Python, so that nothing is compiled."""
+    """Normal, bounded and count rewards with exact sums, in plain Python, so that nothing is compiled."""
     environment = sl.Empirical(REWARDS[rewards])
     if cases.fits(policy, environment):
         experiment = experiment_with(policy, horizon=60)
@@ -187,7 +187,7 @@ def test_long_comparisons_are_literal(design):
 @pytest.mark.slow
 @pytest.mark.parametrize(("policy", "environment"), EVERY_PAIR)
 def test_compiled_is_plain_python(policy, environment):
-    """One body, two worlds: machine code and plain Python give the same bits, and no address is read twice."""
+    """One function, two worlds: machine code and plain Python give the same bits, and no address is read twice."""
     experiment = experiment_with(policy, sl.Uniform(), horizon=120)
 
     assert_same_traces(

@@ -15,7 +15,7 @@ BERNOULLI = sl.Bernoulli((0.3, 0.5, 0.6))
 
 
 class Own(NamedTuple):
-    """A policy with one parameter that each test gives a body."""
+    """A policy with one parameter that each test gives a function."""
 
     number: object = 1
 
@@ -60,7 +60,7 @@ def test_policies_that_keep_the_rules_pass(policy):
 
 
 @pytest.mark.parametrize(
-    ("body", "error", "message"),
+    ("function", "error", "message"),
     [
         (of_clock, sl.Invalid, "time"),
         (of_global_randomness, sl.Invalid, "random"),
@@ -68,8 +68,8 @@ def test_policies_that_keep_the_rules_pass(policy):
         (twice, sl.AddressReused, "read twice"),
     ],
 )
-def test_a_rule_that_is_broken_is_named(body, error, message):
-    sl.selects(Own)(body)
+def test_a_rule_that_is_broken_is_named(function, error, message):
+    sl.selects(Own)(function)
     with pytest.raises(error, match=message):
         sl.check_policy(Own(), environment=BERNOULLI)
 

@@ -1,4 +1,4 @@
-"""The only module that uses Numba's decorators.
+"""Decorators of compiled functions, the only module that uses Numba's.
 
 `inlined`     one function for two uses: plain Python when called from Python, inlined machine code when called from
               compiled code. Policies, environments, streams and samplers are written this way, so that the plain
@@ -269,8 +269,8 @@ def _register_hints() -> None:
 
     @lower_builtin(likely, types.boolean)
     def _expect(context, builder, signature, arguments):  # type: ignore[no-untyped-def]  # noqa: ARG001
-        kind = ir.FunctionType(_bit, [_bit, _bit])
-        expect = get_or_insert_function(builder.module, kind, "llvm.expect.i1")
+        signature_type = ir.FunctionType(_bit, [_bit, _bit])
+        expect = get_or_insert_function(builder.module, signature_type, "llvm.expect.i1")
         return builder.call(expect, [*arguments, _bit(1)])
 
     type_callable(likely)(lambda context: lambda condition: types.boolean)  # noqa: ARG005

@@ -58,7 +58,7 @@ def _text_form_name(subject: type) -> str:
 
 
 class NoSource(Exception):
-    """Why a function has no syntax tree."""
+    """Reason why a function has no syntax tree."""
 
 
 def source_function(function: FunctionType) -> ast.FunctionDef:

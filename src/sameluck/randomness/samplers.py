@@ -313,7 +313,7 @@ def _poisson_by_rejection(bits: Bits, mean: float) -> float:
 
 @inlined
 def discrete(bits: Bits, cumulative: NDArray[np.float64]) -> int:
-    """Draw an index with probabilities given by their running sums, of which the last is the total."""
+    """Draw an index with probabilities given by their running sums; the last sum is the total."""
     target = uniform(bits) * cumulative[cumulative.size - 1]
     low, high = 0, cumulative.size - 1
     while low < high:

@@ -69,7 +69,7 @@ class UserFunction(NamedTuple):
 def user_functions(
     experiment: Experiment, environment: Environment, policy: Policy, *, detail: bool
 ) -> Iterator[UserFunction]:
-    """Yield the select and draw functions of a user, with `detail` also those that state probabilities."""
+    """Yield a user's select and draw functions, with `detail` also the functions that state probabilities."""
     arms, horizon = experiment.n_arms, experiment.horizon
     if not is_builtin(type(policy)) or isinstance(policy, Batched):
         prepared = as_compiled(prepare(policy, arms, horizon))
@@ -131,7 +131,7 @@ _checked: set[UserFunction] = set()
 
 
 class Probe(NamedTuple):
-    """A few periods of a policy in plain Python, which the compiled loop must repeat."""
+    """First periods of a policy in plain Python, which the compiled loop must repeat."""
 
     runner: PolicyRunner
     results: tuple[Results, ...]  # of the first replications

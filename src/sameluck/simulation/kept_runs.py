@@ -72,7 +72,7 @@ class KeptRuns:
             raise Invalid("they are without detail")
         more = kept.replications < len(self.replications)
         if more and kept.totals is not None and not self.work.detail:
-            raise Invalid("they have detail, and those that follow would not")
+            raise Invalid("they have detail, and the following replications would not")
         return Runs.concat([self.nothing, kept.part(0, len(self.replications))])
 
     def _other(self, reason: str) -> Invalid:
@@ -94,9 +94,9 @@ class KeptRuns:
 
         try:
             while start < stop:
-                part = range(start, min(start + size, stop))
-                parts.append(run(part, report))
-                start = part.stop
+                numbers = range(start, min(start + size, stop))
+                parts.append(run(numbers, report))
+                start = numbers.stop
                 size = self._next_size(size, parts[-1].seconds or 0.0)
                 if start < stop and (began := time.monotonic()) > due:
                     parts = [self._save(parts)]

@@ -1,4 +1,4 @@
-"""The compiled loop: one policy through one replication.
+"""Compiled loop of one policy through one replication.
 
 The loop knows nothing of other policies: what the design couples is in the addresses it reads. A policy's trajectory
 therefore depends neither on tasks, workers or order nor on the other policies of the experiment.

@@ -235,7 +235,7 @@ def _fill_guarded(policy: GuardedPolicy, tally: Tally, period: int, probabilitie
 
 
 class GuardedParameters(NamedTuple):
-    """The parameters of a user's environment, whose draw function is checked at every reward."""
+    """Parameters of a user's environment, whose draw function is checked at every reward."""
 
     inner: Parameters
     deadline: Deadline

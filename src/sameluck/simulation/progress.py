@@ -28,18 +28,22 @@ class PrintedProgress:
 class PrintedRace:
     """Prints a race's progress on standard error: for every tenth and every drop-out, at most once per second."""
 
-    def __init__(self, most: int) -> None:
-        self._most, self._printed, self._last = most, time.monotonic(), (0, 0)
+    def __init__(self, max_replications: int) -> None:
+        self._max_replications, self._printed, self._last = (
+            max_replications,
+            time.monotonic(),
+            (0, 0),
+        )
 
     def __call__(self, replications: int, names: tuple[str, ...]) -> None:
         """Print if another tenth is done, or if fewer policies remain than in the last line."""
-        now, state = time.monotonic(), (len(names), 10 * replications // self._most)
+        now, state = time.monotonic(), (len(names), 10 * replications // self._max_replications)
         if now - self._printed < _SILENT_SECONDS or state == self._last:
             return
         self._printed, self._last = now, state
         policies = "policy" if len(names) == 1 else "policies"
         left = f"{len(names):,} {policies} left"
-        _print_line(f"{replications:,} of at most {self._most:,} replications, {left}")
+        _print_line(f"{replications:,} of at most {self._max_replications:,} replications, {left}")
 
 
 def _print_line(text: str) -> None:

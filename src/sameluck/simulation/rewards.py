@@ -65,7 +65,7 @@ def _draw_block(
 
 
 class RewardSource:
-    """The rewards of one policy in some replications, drawn by machine code."""
+    """Rewards of one policy in some replications, drawn by machine code."""
 
     def __init__(
         self, experiment: Experiment, environment: Environment, policy: str, replications: range

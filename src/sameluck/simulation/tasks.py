@@ -44,7 +44,7 @@ class Work(NamedTuple):
 
     @property
     def recorded(self) -> bool:
-        """Whether results need whole trajectories."""
+        """Return whether results need whole trajectories."""
         return self.detail or self.experiment.design.indexed_by_period
 
     def runner(self, policy: str) -> Runner:
@@ -101,8 +101,8 @@ def split(
         largest = max(1, int(seconds / replication))
         smallest = ceil(_MIN_TASK_SECONDS / replication)
         fair = ceil(len(work.replications) / (tasks_each * workers))
-        for part in _cut(work.replications, min(largest, max(smallest, fair))):
-            tasks.append(Task(len(tasks), group, part, replication * len(part)))
+        for numbers in _cut(work.replications, min(largest, max(smallest, fair))):
+            tasks.append(Task(len(tasks), group, numbers, replication * len(numbers)))
     return tasks
 
 

@@ -283,7 +283,7 @@ def _ready(team: Sequence[_Worker], busy: dict[Connection, int]) -> list[Connect
     while True:
         before = [_activity(pid) for pid in pids]
         if ready := wait(list(busy), timeout=_IDLE):
-            return ready  # type: ignore[return-value]  # some of those that were passed
+            return ready  # type: ignore[return-value]  # some of the busy connections
         if [_activity(pid) for pid in pids] == before:
             raise Unplayable(
                 f"no process has run for {_IDLE:.0f} seconds: the policy waits for something that is not there "

@@ -1,1 +1,1 @@
-"""The live engine: which entries the policies of a replication need next. No clock, no database."""
+"""The live engine: derives the entries that the policies of a replication need next. No clock, no database."""

@@ -1,7 +1,7 @@
-"""The digest of a ledger: a sum of hashes of its settled entries, which the database keeps beside them.
+"""Digest of a ledger: the sum of the hashes of its settled entries, which the database keeps beside them.
 
-It does not depend on the order, so that each reward adds its own. A value that was edited afterwards changes the sum
-of the entries, but not the one that was kept. It is no protection against somebody who changes both.
+The sum does not depend on the order, so each reward adds its own hash. An edited value changes the sum of the
+entries, but not the stored sum. The digest does not protect against a person who changes both.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ import numpy as np
 
 from sameluck.arrays import Floats, Ints
 
-MODULUS = 1 << 62  # sums of two stay below 2^63, the largest number of a database
+MODULUS = 1 << 62  # the sum of two digests stays below 2^63, the limit of a database's integers
 _MASK = (1 << 64) - 1
 _STEP, _FIRST, _SECOND = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB  # SplitMix64
 
 
 def entry_digest(stack_owner: int, arm: int, position: int, value: float) -> int:
-    """The digest of one entry."""
+    """Return the digest of one entry."""
     (bits,) = struct.unpack("<Q", struct.pack("<d", value))
     mixed = 0
     for word in (stack_owner + 1, arm, position, bits):
@@ -30,7 +30,7 @@ def entry_digest(stack_owner: int, arm: int, position: int, value: float) -> int
 
 
 def entries_digest(stack_owner: Ints, arm: Ints, position: Ints, value: Floats) -> int:
-    """The digest of several entries: the sum of theirs modulo 2^62."""
+    """Return the sum of the digests of several entries modulo 2^62."""
     words = (stack_owner + 1, arm, position, value.astype("<f8"))
     mixed = np.zeros(value.size, np.uint64)
     for word in words:
@@ -38,4 +38,4 @@ def entries_digest(stack_owner: Ints, arm: Ints, position: Ints, value: Floats) 
         mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(_FIRST)
         mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(_SECOND)
         mixed ^= mixed >> np.uint64(31)
-    return int(np.sum(mixed)) % MODULUS  # 2^62 divides 2^64, so that the sum may overflow
+    return int(np.sum(mixed)) % MODULUS  # 2^62 divides 2^64, so the sum may overflow

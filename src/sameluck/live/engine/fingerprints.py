@@ -1,10 +1,10 @@
-"""Fingerprints: what tells the code of a policy in one process from that in another.
+"""Fingerprints: identify the code of a policy, so that processes with different code are detected.
 
-A policy plays up to a few thousand periods on fixed rewards, with the random numbers of the first replications, and
-the arms that it chooses are hashed, together with its parameters. Code that was edited without another effect has the
-same fingerprint, on every machine and version of Python. A Python object that declares a `version` (an attribute of
-its maker or of the object) is identified by that instead, and does not play. A difference that takes other rewards or
-later periods to show is found when the ledger is derived again.
+A policy plays up to a few thousand periods on fixed rewards, with the random numbers of the first replications. Its
+parameters and the arms that it chooses are hashed. So an edit without effect keeps the fingerprint, on every machine
+and version of Python. A Python object that declares a `version` (an attribute of its maker or of the object) is
+identified by the version and does not play. A difference that shows only on other rewards or in later periods is
+found when the ledger is derived again.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ from sameluck.text_forms import write
 
 PERIODS, OBJECT_PERIODS = 5_000, 100
 STEPS = 50_000  # periods x arms
-MOST_KEPT = 1_000
+MAX_CACHED = 1_000
 UNKNOWN = ""
 _STEP, _FIRST, _SECOND = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB  # SplitMix64
-_kept: dict[tuple[object, ...], str] = {}
+_cache: dict[tuple[object, ...], str] = {}
 
 
 def fingerprint(prepared: PreparedPolicy, reward: Reward) -> str:
-    """The fingerprint of a policy; `UNKNOWN` if it cannot play on these rewards."""
+    """Return the fingerprint of a policy, `UNKNOWN` if the policy cannot play on these rewards."""
     try:
         version = declared_version(prepared)
-        return f"version {version}" if version else _of_choices_kept(prepared, reward)
-    except SameluckError:  # it is raised again when the policy is used
+        return f"version {version}" if version else _cached_choices(prepared, reward)
+    except SameluckError:  # raised again when the policy is used
         return UNKNOWN
 
 
 def declared_version(prepared: PreparedPolicy) -> str | None:
-    """The version that a Python object declares; None if it declares none."""
+    """Return the version that a Python object declares, or None."""
     make = prepared.make
     if make is None:
         return None
@@ -49,31 +49,31 @@ def declared_version(prepared: PreparedPolicy) -> str | None:
     if not isinstance(version, str | int):
         try:
             version = getattr(make(0), "version", None)
-        except Exception:  # a maker that fails is reported when the policy is used
+        except Exception:  # reported when the policy is used
             return None
     return str(version)[:200] if isinstance(version, str | int) else None
 
 
-def _of_choices_kept(prepared: PreparedPolicy, reward: Reward) -> str:
-    """`_of_choices`, computed once for sameluck's own policies: their code does not change while Python runs."""
+def _cached_choices(prepared: PreparedPolicy, reward: Reward) -> str:
+    """Return the digest of choices, cached for built-in policies: their code does not change while Python runs."""
     if prepared.make is not None or not is_builtin(body := select_function_of(prepared.policy)):
-        return _of_choices(prepared, reward)
+        return _choices_digest(prepared, reward)
     experiment = prepared.experiment
     rule = write(experiment.policies[prepared.name]), prepared.name, prepared.batch
     size = experiment.n_arms, experiment.horizon, experiment.seed
     key = (body, *rule, *size, experiment.design, reward)
-    if key not in _kept:
-        if len(_kept) >= MOST_KEPT:
-            _kept.clear()
-        _kept[key] = _of_choices(prepared, reward)
-    return _kept[key]
+    if key not in _cache:
+        if len(_cache) >= MAX_CACHED:
+            _cache.clear()
+        _cache[key] = _choices_digest(prepared, reward)
+    return _cache[key]
 
 
-def _of_choices(prepared: PreparedPolicy, reward: Reward) -> str:
-    """A digest of what it chooses: with two rewards, and with others between them, if it takes them."""
+def _choices_digest(prepared: PreparedPolicy, reward: Reward) -> str:
+    """Return a digest of the choices on two rewards, and on rewards between them if the policy takes them."""
     experiment = prepared.experiment
-    most = PERIODS if prepared.make is None else OBJECT_PERIODS
-    periods = min(experiment.horizon, most, max(100, STEPS // experiment.n_arms))
+    max_periods = PERIODS if prepared.make is None else OBJECT_PERIODS
+    periods = min(experiment.horizon, max_periods, max(100, STEPS // experiment.n_arms))
     policy = experiment.policies[prepared.name]
     short = prepared._replace(experiment=experiment.replace(horizon=periods))
     digest = hashlib.blake2b(write(policy).encode(), digest_size=12)
@@ -83,22 +83,24 @@ def _of_choices(prepared: PreparedPolicy, reward: Reward) -> str:
         digest.update(_choices(short, two, replication))
         if not needs_binary(policy):
             between = _scaled((draws + means) / 2, reward, -2.0, 2.0)
-            with suppress(SameluckError):  # it may take only two rewards and not say so
+            with suppress(
+                SameluckError
+            ):  # the policy may take only two rewards without declaring it
                 digest.update(_choices(short, between, replication))
     return digest.hexdigest()
 
 
 def _scaled(rewards: Floats, reward: Reward, low: float, high: float) -> Floats:
-    """Rewards of 0 to 1 in the declared range, or between `low` and `high` where there is no bound."""
-    least = reward.min
-    if least is None:
-        least = low if reward.max is None else min(low, reward.max - 1)
-    most = reward.max if reward.max is not None else max(high, least + 1)
-    return least + (most - least) * rewards
+    """Scale rewards of 0 to 1 to the declared range, or to `low` and `high` where there is no bound."""
+    lower = reward.min
+    if lower is None:
+        lower = low if reward.max is None else min(low, reward.max - 1)
+    upper = reward.max if reward.max is not None else max(high, lower + 1)
+    return lower + (upper - lower) * rewards
 
 
 def _draws_and_means(arms: int, periods: int, replication: int) -> tuple[Floats, Floats]:
-    """Uniform numbers per arm and position, and a mean per arm."""
+    """Return uniform numbers per arm and position, and a mean per arm."""
     first = 1 + replication * arms * periods
     mixed = np.arange(first, first + arms * periods, dtype=np.uint64) * np.uint64(_STEP)
     mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(_FIRST)
@@ -108,7 +110,7 @@ def _draws_and_means(arms: int, periods: int, replication: int) -> tuple[Floats,
 
 
 def _choices(prepared: PreparedPolicy, rewards: Floats, replication: int) -> bytes:
-    """The arms that a policy chooses in as many periods as each arm has rewards."""
+    """Return the arms that a policy chooses in as many periods as each arm has rewards."""
     arms, periods = rewards.shape
     results = empty_results(prepared.experiment, trajectory=True)
     walker: CompiledWalker | ObjectWalker

@@ -26,7 +26,7 @@ class Entry(NamedTuple):
     """Address of a reward in the ledger of a replication."""
 
     stack_owner: int
-    arm: int
+    arm: int  # the cell of the stack: without contexts a cell is an arm
     position: int
 
 

@@ -1,4 +1,4 @@
-"""The policies of an experiment, prepared for live use, and the order in which they may request users."""
+"""Reward stacks, an implementation of the engine protocol: prepared policies and the order of their requests."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from sameluck.randomness.streams import ALL_POLICIES, AUDIT, stream, subkey, wor
 
 
 class Scheduler:
-    """The prepared policies of an experiment, and which of them may request users."""
+    """Prepared policies of an experiment, and the order in which they may request users."""
 
     def __init__(
         self,
@@ -29,24 +29,21 @@ class Scheduler:
         stack_owners: Mapping[str, int] | None = None,
         unread_stack_owners: Collection[int] = (),
     ) -> None:
-        """`stack_owners` are the numbers of the policies' own stacks, 1, 2, ... if not given."""
+        """Prepare the policies; `stack_owners` numbers the policies' own stacks, by default 1, 2, ..."""
         self.experiment = experiment
         options = options or LiveOptions()
         self.order = options.order
         self.arm_names = experiment.arm_names
         self.binary_rewards = needs_binary_rewards(experiment)
         self.prepared = [_prepare(experiment, name, makers or {}) for name in experiment.policies]
-        alone = not experiment.design.shares_rewards
+        separate = not experiment.design.shares_rewards
         numbers = stack_owners or {name: k for k, name in enumerate(experiment.policies, start=1)}
-        self.stack_owners = [numbers[name] if alone else SHARED for name in experiment.policies]
-        self.unread_stack_owners = (
-            unread_stack_owners  # of policies that were removed, or are not run here
-        )
-        self.readers = {
-            stack_owner: [k for k, own in enumerate(self.stack_owners) if own == stack_owner]
-            for stack_owner in self.stack_owners
-        }
-        self.audit_share = 0.0 if alone else options.audit_share
+        self.stack_owners = [numbers[name] if separate else SHARED for name in experiment.policies]
+        self.unread_stack_owners = unread_stack_owners
+        self.readers: dict[int, list[int]] = {}  # policies that read the stacks of a stack owner
+        for k, stack_owner in enumerate(self.stack_owners):
+            self.readers.setdefault(stack_owner, []).append(k)
+        self.audit_share = 0.0 if separate else options.audit_share
 
     def start(self, number: int) -> tuple[Replication, list[Entry]]:
         """Return a new replication and the entries that its policies need first."""
@@ -70,7 +67,7 @@ class Scheduler:
         stack_sizes: Ints | None = None,
         results: WalkResults | None = None,
     ) -> CompiledWalker | ObjectWalker:
-        """The k-th policy at the start of a replication; `stack_sizes` as in `CompiledWalker`."""
+        """Return the k-th policy at the start of a replication; `stack_sizes` as in `CompiledWalker`."""
         prepared = self.prepared[k]
         results = results or empty_results(self.experiment)
         if prepared.make is not None:
@@ -78,13 +75,13 @@ class Scheduler:
         return CompiledWalker(prepared, replication, stack_sizes, results)
 
     def audit_entries(
-        self, replication: int, arm: int, positions: Iterable[int]
+        self, replication: int, cell: int, positions: Iterable[int]
     ) -> Iterator[Entry]:
-        """Those of an arm's replayed entries for which one more user is requested, only to be compared."""
-        key = subkey(stream(self.experiment.seed, AUDIT, replication, ALL_POLICIES), arm)
+        """Yield the audits of replayed entries: one more user each, whose reward is only compared."""
+        key = subkey(stream(self.experiment.seed, AUDIT, replication, ALL_POLICIES), cell)
         for position in positions:
             if uniform(word(key, position)) < self.audit_share:
-                yield Entry(AUDITED, arm, position)
+                yield Entry(AUDITED, cell, position)
 
 
 def _prepare(experiment: Experiment, name: str, makers: Makers) -> PreparedPolicy:

@@ -1,9 +1,9 @@
-"""One policy run over the settled entries of one replication: the loop of `simulate`, with a table of rewards.
+"""A policy in one replication: the loop of `simulate`, with rewards from a ledger.
 
-A policy chooses a batch of arms (one arm, unless it is batched), stops until the entries it chose are settled,
-observes their rewards and continues. What it does is a function of the rewards it reads alone: neither of when they
-were settled, nor of which policy they were requested for. The same loop runs a replication live, one reward at a
-time, and from its ledger, all rewards at once.
+A policy chooses a batch of arms (one arm, unless it is batched), stops until the entries of the batch are settled,
+observes their rewards and continues. Its choices depend only on the rewards that it reads, not on when they were
+settled or for which policy they were requested. The same loop runs a replication live, one reward at a time, and from
+its ledger, all rewards at once.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from sameluck.policies.observations import (
 from sameluck.randomness.streams import DECISION, Key, stream
 from sameluck.trajectories import Trajectory, empty_trajectory
 
-ArmPosition: TypeAlias = tuple[int, int]  # an arm and a position in its stack, both from 0
+CellPosition: TypeAlias = tuple[int, int]  # a cell and a position in its stack, both from 0
 
-SMALLEST_BUFFER = 8  # rewards per arm
+MIN_BUFFER = 8  # rewards per cell
 
 # Indices of PolicyState.counters and PolicyState.sums
 PERIODS, CHOSEN, LAST_ARM, CHECKPOINTS = 0, 1, 2, 3
@@ -42,15 +42,16 @@ LAST_REWARD, TOTAL_REWARD = 0, 1
 class PolicyState(NamedTuple):
     """State of one policy in one replication."""
 
-    observations: Observations  # of the periods whose rewards it has observed
-    batch: Ints  # the arms it has chosen and whose rewards it has not observed
-    pending: Ints  # how often each arm is among them
-    counters: Ints  # periods observed, arms chosen, the last arm, checkpoints passed
-    sums: Floats  # the last reward, the sum of all
+    observations: Observations
+    batch: Ints  # chosen arms whose rewards are not yet observed
+    cells: Ints  # cell of each arm in the batch
+    pending: Ints  # how often each cell is in the batch
+    counters: Ints  # periods observed, arms in the batch, last arm, checkpoints passed
+    sums: Floats  # last reward, sum of all rewards
 
 
 class RewardBuffers(NamedTuple):
-    """Rewards that a policy can read next: per arm a ring buffer of the positions before `end`."""
+    """Rewards that a policy can read next: for each cell a ring buffer of the positions before `end`."""
 
     values: Floats
     offset: Ints
@@ -59,7 +60,7 @@ class RewardBuffers(NamedTuple):
 
 
 class WalkResults(NamedTuple):
-    """What the loop records: totals at some checkpoints, and every period; either may be empty."""
+    """Output of the loop: totals at checkpoints, and every period; either may be empty."""
 
     checkpoints: Ints
     rewards: Floats  # (checkpoint,)
@@ -92,24 +93,25 @@ def _walk(  # noqa: C901 one loop, kept whole for the compiler
                 failed = periods + chosen + 1
                 break
             state.batch[chosen] = arm
-            state.pending[arm] += 1
+            state.cells[chosen] = cell_of(arm)
+            state.pending[cell_of(arm)] += 1
             chosen += 1
-        known = failed == 0
-        for place in range(chosen):
-            arm = state.batch[place]
-            cell = cell_of(arm)
-            if observations.reads[cell] + state.pending[arm] > buffers.end[cell]:
-                known = False
+        # Observe the batch only when every reward of it is there: a policy must not see a part of its batch.
+        complete = failed == 0
+        for index in range(chosen):
+            cell = state.cells[index]
+            if observations.reads[cell] + state.pending[cell] > buffers.end[cell]:
+                complete = False
                 break
-        if not known:
+        if not complete:
             break
-        for place in range(size):
-            last = state.batch[place]
-            cell = cell_of(last)
+        for index in range(size):
+            last = state.batch[index]
+            cell = state.cells[index]
             position = observations.reads[cell]
             reward = buffers.values[buffers.offset[cell] + position % buffers.size[cell]]
             observe(observations, cell, last, reward)
-            state.pending[last] -= 1
+            state.pending[cell] -= 1
             earned += reward
             if results.trajectory.arms.size > 0:
                 results.trajectory.arms[periods] = last
@@ -119,8 +121,8 @@ def _walk(  # noqa: C901 one loop, kept whole for the compiler
             passed = state.counters[CHECKPOINTS]
             if passed < results.checkpoints.size and periods == results.checkpoints[passed]:
                 results.rewards[passed] = earned
-                for each in range(arms):
-                    results.pulls[passed, each] = observations.pulls[each]
+                for arm in range(arms):
+                    results.pulls[passed, arm] = observations.pulls[arm]
                 state.counters[CHECKPOINTS] = passed + 1
         chosen = 0
     state.counters[PERIODS], state.counters[CHOSEN] = periods, chosen
@@ -135,20 +137,20 @@ def _decision_key(seed: np.uint64, replication: int, stream_owner: np.uint64) ->
 
 
 class PreparedPolicy(NamedTuple):
-    """One policy of an experiment, prepared once for all replications."""
+    """A policy of an experiment, prepared once for all replications."""
 
     experiment: Experiment
     name: str
-    policy: Policy  # as the compiled loop takes it
+    policy: Policy  # for the compiled loop
     memory: int
     batch: int
-    make: Maker | None = None  # of an external policy
+    make: Maker | None = None  # makes the object of an external policy
 
 
 def empty_results(
     experiment: Experiment, checkpoints: Ints | None = None, *, trajectory: bool = False
 ) -> WalkResults:
-    """Arrays for some checkpoints, and for every period if requested."""
+    """Return arrays for the checkpoints, and for every period if requested."""
     horizons = np.empty(0, np.int64) if checkpoints is None else checkpoints
     shape = (horizons.size, experiment.n_arms)
     periods = experiment.horizon if trajectory else 0
@@ -158,9 +160,9 @@ def empty_results(
 
 
 class CompiledWalker:
-    """A policy with a compiled body in one replication.
+    """A policy with a compiled select function in one replication.
 
-    `stack_sizes`, the number of entries per arm, makes the buffers large enough for a whole ledger.
+    With `stack_sizes`, the number of entries per cell, the buffers hold a whole ledger.
     """
 
     def __init__(
@@ -180,54 +182,60 @@ class CompiledWalker:
         self.state = PolicyState(
             observations=empty_observations(arms, prepared.memory),
             batch=np.zeros(prepared.batch, np.int64),
+            cells=np.zeros(prepared.batch, np.int64),
             pending=np.zeros(arms, np.int64),
             counters=np.zeros(4, np.int64),
             sums=np.zeros(2),
         )
         self.buffers = _empty_buffers(arms, prepared.batch, stack_sizes)
-        # The common size of all rings; 0 if they differ.
+        # Common size of all rings, 0 if they differ.
         self._ring = 0 if stack_sizes is not None else int(self.buffers.size[0])
 
     @property
     def periods_done(self) -> int:
-        """Periods whose rewards it has observed."""
+        """Number of periods whose rewards the policy has observed."""
         return int(self.state.counters[PERIODS])
 
     @property
     def pulls(self) -> Ints:
-        """Pulls of each arm in those periods."""
+        """Pulls of each arm in these periods."""
         return self.state.observations.pulls
 
-    def buffer_end(self, arm: int) -> int:
-        """The position in an arm's stack of the next reward to push."""
-        return int(self.buffers.end[arm])
+    @property
+    def reads(self) -> Ints:
+        """Number of rewards read from the stack of each cell."""
+        return self.state.observations.reads
 
-    def buffer_room(self, arm: int) -> int:
-        """How many more rewards of an arm can be pushed before it advances."""
+    def buffer_end(self, cell: int) -> int:
+        """Return the position in a cell's stack of the next reward to push."""
+        return int(self.buffers.end[cell])
+
+    def buffer_room(self, cell: int) -> int:
+        """Return how many rewards of a cell can be pushed before the policy advances."""
         buffers = self.buffers
-        return int(buffers.size[arm] - (buffers.end[arm] - self.state.observations.reads[arm]))
+        return int(buffers.size[cell] - (buffers.end[cell] - self.reads[cell]))
 
-    def push(self, arm: int, values: Sequence[float] | Floats) -> None:
-        """Append the next rewards of an arm's stack to its buffer."""
+    def push(self, cell: int, values: Sequence[float] | Floats) -> None:
+        """Append the next rewards of a cell's stack to its buffer."""
         buffers = self.buffers
-        first, stop = int(buffers.end[arm]), int(buffers.end[arm]) + len(values)
-        ring = np.arange(first, stop) % buffers.size[arm]
-        buffers.values[buffers.offset[arm] + ring] = values
-        buffers.end[arm] = stop
+        first, stop = int(buffers.end[cell]), int(buffers.end[cell]) + len(values)
+        ring = np.arange(first, stop) % buffers.size[cell]
+        buffers.values[buffers.offset[cell] + ring] = values
+        buffers.end[cell] = stop
 
-    def push_if_next(self, arm: int, position: int, values: Sequence[float]) -> None:
-        """Append rewards that were just settled, if they are the next and as many as there is room for."""
-        if self.buffers.end[arm] != position:
+    def push_if_next(self, cell: int, position: int, values: Sequence[float]) -> None:
+        """Append newly settled rewards if they are next in the stack, as far as there is room."""
+        if self.buffers.end[cell] != position:
             return
-        if len(values) == 1 and self._ring:  # the usual case, without arrays
-            if position - self.state.observations.reads[arm] < self._ring:
-                self.buffers.values[arm * self._ring + position % self._ring] = values[0]
-                self.buffers.end[arm] = position + 1
-        elif room := self.buffer_room(arm):
-            self.push(arm, values[:room])
+        if len(values) == 1 and self._ring:  # the usual case, without array operations
+            if position - self.reads[cell] < self._ring:
+                self.buffers.values[cell * self._ring + position % self._ring] = values[0]
+                self.buffers.end[cell] = position + 1
+        elif room := self.buffer_room(cell):
+            self.push(cell, values[:room])
 
     def advance(self) -> None:
-        """Run the policy until it needs a reward that is not in its buffers, or to the horizon."""
+        """Run the policy to the horizon, or until it needs a reward that is not in its buffers."""
         prepared = self.prepared
         horizon = prepared.experiment.horizon
         try:
@@ -245,34 +253,34 @@ class CompiledWalker:
             )
 
     def shrink_buffers(self) -> None:
-        """Drop the rewards that it has not read; they must be pushed again."""
-        buffers = _empty_buffers(self.state.observations.pulls.size, self.prepared.batch, None)
-        buffers.end[:] = self.state.observations.reads
+        """Drop the unread rewards, which must be pushed again, and with them the size of a whole ledger."""
+        buffers = _empty_buffers(self.reads.size, self.prepared.batch, None)
+        buffers.end[:] = self.reads
         self.buffers, self._ring = buffers, int(buffers.size[0])
 
-    def next_entries(self) -> list[ArmPosition]:
-        """The entries it needs next, settled or not; none at the horizon."""
+    def next_entries(self) -> list[CellPosition]:
+        """Return the entries that the policy needs next, settled or not; none at the horizon."""
         chosen = int(self.state.counters[CHOSEN])
         if chosen == 1:
-            arm = int(self.state.batch[0])
-            return [(arm, int(self.state.observations.reads[arm]))]
-        return entries_of(self.state.batch[:chosen].tolist(), self.state.observations.reads)
+            cell = int(self.state.cells[0])
+            return [(cell, int(self.reads[cell]))]
+        return entries_of(self.state.cells[:chosen].tolist(), self.reads)
 
 
-def entries_of(batch: Sequence[int], pulls: Ints) -> list[ArmPosition]:
-    """The entries of a batch of arms that is chosen after `pulls` of each."""
-    following: dict[int, int] = {}
+def entries_of(cells: Sequence[int], reads: Ints) -> list[CellPosition]:
+    """Return the entries of a batch's cells after `reads` rewards of each cell."""
+    positions: dict[int, int] = {}
     entries = []
-    for arm in batch:
-        position = following.get(arm, int(pulls[arm]))
-        following[arm] = position + 1
-        entries.append((arm, position))
+    for cell in cells:
+        position = positions.get(cell, int(reads[cell]))
+        positions[cell] = position + 1
+        entries.append((cell, position))
     return entries
 
 
-def _empty_buffers(arms: int, batch: int, stack_sizes: Ints | None) -> RewardBuffers:
-    size = np.full(arms, max(SMALLEST_BUFFER, batch), np.int64)
+def _empty_buffers(cells: int, batch: int, stack_sizes: Ints | None) -> RewardBuffers:
+    size = np.full(cells, max(MIN_BUFFER, batch), np.int64)
     if stack_sizes is not None:
         size = np.maximum(stack_sizes, 1)
     offset = np.concatenate([[0], np.cumsum(size)[:-1]])
-    return RewardBuffers(np.zeros(int(size.sum())), offset, size, np.zeros(arms, np.int64))
+    return RewardBuffers(np.zeros(int(size.sum())), offset, size, np.zeros(cells, np.int64))

@@ -136,8 +136,7 @@ def _half_widths(runs: Runs, name: str, request: Request) -> dict[str, tuple[flo
         [differences(runs, (name, rival), last, request) for rival in rivals]
     )
     halves = request.interval_method.one_sided_half_widths(columns, request.level)
-    halves[standard_error(columns) == 0] = (
-        math.inf
-    )  # equal differences say nothing about their spread
+    # Equal differences say nothing about their spread.
+    halves[standard_error(columns) == 0] = math.inf
     ahead = columns.mean(axis=0).tolist()
     return dict(zip(rivals, zip(ahead, halves.tolist(), strict=True), strict=True))

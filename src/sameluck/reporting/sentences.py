@@ -84,22 +84,21 @@ def failure_sentence(failure: Failure) -> str:
 
 
 def about_unseen(result: Comparison) -> list[str]:
-    """Say what rare replications that were not met could do to the weakest finding."""
+    """Say what rare, unseen replications could do to the weakest finding."""
     if not result.request.interval_method.is_of_the_mean:
         return []
-    by_reward = (
-        result.request.metric_definition.is_reward
-    )  # how much can be lost is known for rewards alone
-    shown = [
+    # Only for rewards is it known how much a policy can lose.
+    differences = [
         abs(effect.effect)
         for effect in result.last_effects
-        if by_reward and effect.shows_difference
+        if result.request.metric_definition.is_reward and effect.shows_difference
     ]
-    return [unseen_replications(result.runs, result.request.level, shown, result.possible_loss)]
+    level, possible = result.request.level, result.possible_loss
+    return [unseen_replications(result.runs, level, differences, possible)]
 
 
 def scope(result: Comparison) -> str:
-    """Return in brackets which intervals hold together; nothing if there is one."""
+    """Return in brackets which intervals hold together; nothing for a single interval."""
     pairs, horizons = len(result.last_effects) > 1, result.runs.checkpoints.size > 1
     covered = str(result.request.simultaneous)
     over_pairs, over_horizons = covered in ("pairs", "both"), covered in ("checkpoints", "both")

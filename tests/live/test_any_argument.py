@@ -70,8 +70,8 @@ async def outcome(call, arguments):
 
 
 def assert_known(outcomes):
-    others = {key: one for key, one in outcomes.items() if one not in ("refused", "accepted")}
-    assert others == {}
+    names = {key: call for key, call in outcomes.items() if call not in ("refused", "accepted")}
+    assert names == {}
 
 
 @pytest.fixture(scope="module")

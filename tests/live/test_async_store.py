@@ -65,12 +65,12 @@ class Blocking:
     def __getattr__(self, name):
         if name.startswith("_"):
             return getattr(self._own._synchronous, name)
-        found = getattr(self._own, name)
-        if not inspect.iscoroutinefunction(found):
-            return found
+        method = getattr(self._own, name)
+        if not inspect.iscoroutinefunction(method):
+            return method
 
         def call(*arguments, **named):
-            made = asyncio.run_coroutine_threadsafe(found(*arguments, **named), self._loop)
+            made = asyncio.run_coroutine_threadsafe(method(*arguments, **named), self._loop)
             answer = made.result()
             is_experiment = isinstance(answer, sl.AsyncLiveExperiment)
             return Blocking(answer, self._loop) if is_experiment else answer
@@ -227,12 +227,14 @@ def test_errors_of_the_store_reach_every_caller():
     async def main():
         database = Slow()
         async with started(database, timeout=LONG) as live:
-            given = await live.assign("ann")
+            assignment = await live.assign("ann")
             database.error = sl.Unavailable("gone")
             answers = await asyncio.gather(*(live.assign(n) for n in range(5)))
             assert {answer[1:] for answer in answers} == {("0", False, "UNAVAILABLE")}
-            calls = [live.assign("bob", strict=True), live.reward(given.id, 1.0)] * 5
-            answers = await asyncio.gather(*calls, live.expose(given.id), return_exceptions=True)
+            calls = [live.assign("bob", strict=True), live.reward(assignment.id, 1.0)] * 5
+            answers = await asyncio.gather(
+                *calls, live.expose(assignment.id), return_exceptions=True
+            )
             assert {type(answer) for answer in answers} == {sl.Unavailable}
             # The circuit breaker is that of the synchronous calls.
             before = database.begun
@@ -240,11 +242,11 @@ def test_errors_of_the_store_reach_every_caller():
             assert database.begun == before
             live._synchronous._settings.after_fork()  # forget the failures
             database.error = ZeroDivisionError("a mistake")
-            calls = [live.assign("bob"), live.assign("eve"), live.reward(given.id, 1.0)]
+            calls = [live.assign("bob"), live.assign("eve"), live.reward(assignment.id, 1.0)]
             answers = await asyncio.gather(*calls, return_exceptions=True)
             assert {type(answer) for answer in answers} == {ZeroDivisionError}
             database.error = None
-            assert (await live.reward(given.id, 1.0)).applied
+            assert (await live.reward(assignment.id, 1.0)).applied
 
     within_reason(main())
 
@@ -254,7 +256,7 @@ def test_a_store_that_hangs_does_not_stop_the_loop_and_users_get_the_fallback_in
     async def main():
         database = Slow()
         async with started(database, timeout=0.1) as live:
-            while not (given := await live.assign("ann")).enrolled:  # a slow machine
+            while not (assignment := await live.assign("ann")).enrolled:  # a slow machine
                 pass
             with database.held_up():
                 answers = await asyncio.gather(*(live.assign(n) for n in range(500)))
@@ -266,7 +268,7 @@ def test_a_store_that_hangs_does_not_stop_the_loop_and_users_get_the_fallback_in
                 waiting = sum(map(len, live._calls._waiting.values()))
                 await asyncio.gather(*(live.assign(n) for n in range(500, 1_000)))
                 assert sum(map(len, live._calls._waiting.values())) == waiting
-            receipt = await live.reward(given.id, 1.0)
+            receipt = await live.reward(assignment.id, 1.0)
             assert receipt.applied
             while (answer := await live.assign(0)).reason == "UNAVAILABLE":
                 pass
@@ -340,10 +342,10 @@ def test_a_unit_that_another_task_has_told_keeps_its_assignment():
                 await other
                 await begun(database, 2)
                 await cancelled(tasks[0])  # whose call makes the assignment
-            told = await tasks[1]
-            assert (told.reason, await tasks[2]) == ("STICKY", told)
+            delivered = await tasks[1]
+            assert (delivered.reason, await tasks[2]) == ("STICKY", delivered)
             await live.assign("last")
-            assert (await live.reward(told.id, 1.0)).applied
+            assert (await live.reward(delivered.id, 1.0)).applied
 
     within_reason(main())
 
@@ -370,11 +372,11 @@ def test_users_who_leave_at_random(url):
     luck = random.Random(3)
 
     async def main():
-        told, rewarded, acknowledged = [], [], {}
+        delivered, rewarded, acknowledged = [], [], {}
 
         async def serve(live, unit):
             answer = await live.assign(unit)
-            told.append(unit)
+            delivered.append(unit)
             await asyncio.sleep(luck.choice((0, 0.002)))
             rewarded.append(unit)
             receipt = await live.reward(answer.id, float(unit % 2))
@@ -398,7 +400,7 @@ def test_users_who_leave_at_random(url):
                 assert (await live.describe(id)).value == value
             status = await live.status()
             assert 0 < len(acknowledged) <= len(rewarded) < 400
-            assert (status.settled, status.users) == (len(rewarded), len(told) + 1)
+            assert (status.settled, status.users) == (len(rewarded), len(delivered) + 1)
 
     within_reason(main())
 
@@ -445,8 +447,8 @@ def test_two_loops_at_once():
         async def serve(first):
             live = await store.load("trial")
             for n in range(first, first + 20):
-                given = await asyncio.gather(*(live.assign(f"{n} {k}") for k in range(5)))
-                answers.extend(await asyncio.gather(*(live.reward(g.id, 1.0) for g in given)))
+                assignments = await asyncio.gather(*(live.assign(f"{n} {k}") for k in range(5)))
+                answers.extend(await asyncio.gather(*(live.reward(g.id, 1.0) for g in assignments)))
 
         threads = [
             threading.Thread(target=asyncio.run, args=[serve(first)]) for first in (0, 1_000)
@@ -527,13 +529,13 @@ def test_a_forked_process_has_threads_of_its_own(url):
             os.close(writing)
             answers = await asyncio.gather(*tasks)
             with os.fdopen(reading) as output:
-                found = await asyncio.to_thread(output.read)
+                answers = await asyncio.to_thread(output.read)
             await asyncio.to_thread(os.waitpid, child, 0)
             assert {answer.reason for answer in answers} == {"ASSIGNED"}
-            return found, (await live.status()).users
+            return answers, (await live.status()).users
 
-    found, users = within_reason(main())
+    answers, users = within_reason(main())
     if url.startswith("sqlite"):  # its parent writes
-        assert (found, users) == ("UNAVAILABLE", 301)
+        assert (answers, users) == ("UNAVAILABLE", 301)
     else:
-        assert (found, users) == ("ASSIGNED STICKY STICKY", 302)
+        assert (answers, users) == ("ASSIGNED STICKY STICKY", 302)

@@ -154,9 +154,9 @@ class TestIds:
             refused(live.void, foreign)
             refused(live.describe, foreign)
 
-        for one, id in ((live, waiting), (other, foreign)):
-            scenario.finish(one, waiting=[id])
-            assert_finished(one)
+        for row, id in ((live, waiting), (other, foreign)):
+            scenario.finish(row, waiting=[id])
+            assert_finished(row)
 
     def test_none_is_who_does_not_take_part(self, scenario, dump):
         live = scenario.start()
@@ -169,7 +169,7 @@ class TestIds:
     def test_those_of_numpy_are_ids_like_any_other(self, scenario):
         live = scenario.start()
         ids = [np.str_(scenario.enrol(live)) for _ in range(2)]
-        assert [one.applied for one in live.reward_many([(id, 0.5) for id in ids])] == [True, True]
+        assert [row.applied for row in live.reward_many([(id, 0.5) for id in ids])] == [True, True]
         assert live.reward(ids[0], 0.5).duplicate
         assert live.describe(ids[1]).status == "settled"
 
@@ -204,8 +204,8 @@ class TestRewards:
             assert trial.tick() == 1
             assert math.copysign(1, trial.describe(second.id).value) == 1
         with sl.open(url, clock=clock) as store:
-            audit = [one for one in store.load("zero").diagnostics() if one.name == "audit log"]
-            assert [one.verdict for one in audit] == ["fine"]
+            audit = [row for row in store.load("zero").diagnostics() if row.name == "audit log"]
+            assert [row.verdict for row in audit] == ["fine"]
 
     def test_those_out_of_range(self, scenario, unchanged):
         live = scenario.start(

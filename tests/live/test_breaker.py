@@ -33,7 +33,7 @@ def test_a_store_that_answers_every_other_call_does_not_fill_the_log(caplog):
 
 def test_what_does_not_end_by_itself_is_an_error_of_its_own(caplog):
     calls(CircuitBreaker(), Unavailable("away"), Misconfigured("password"))
-    assert [(one.levelname, one.getMessage()) for one in caplog.records] == [
+    assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
         ("WARNING", "sameluck: away"),
         ("ERROR", "sameluck: password"),
     ]

@@ -60,12 +60,12 @@ class Setup(NamedTuple):
 
 def setup_of(luck):
     random = Random(luck)
-    binary, many, arms = random.random() < 0.5, random.choice([2, 5]), random.choice([2, 3])
+    binary, count, arms = random.random() < 0.5, random.choice([2, 5]), random.choice([2, 3])
     horizon, replications = random.randint(3, 12), random.randint(1, 4)
     means = (0.3, 0.5, 0.7)[:arms]
-    kinds = random.sample(BINARY if binary else REAL, many)
+    classes = random.sample(BINARY if binary else REAL, count)
     experiment = sl.Experiment(
-        policies={f"policy {place}": policy for place, policy in enumerate(kinds)},
+        policies={f"policy {number}": policy for number, policy in enumerate(classes)},
         arms=arms,
         horizon=horizon,
         replications=replications,
@@ -90,9 +90,9 @@ WILD = [*CALM, "lease", "window", "edge", "edge", "edge"]
 
 
 def calls_of(content):
-    kinds = WILD if content[0] % 3 else CALM
+    names = WILD if content[0] % 3 else CALM
     pairs = zip(content[1::2], content[2::2], strict=False)
-    return [(kinds[kind % len(kinds)], number) for kind, number in pairs]
+    return [(names[index % len(names)], number) for index, number in pairs]
 
 
 # Numbers and bytes rather than nested strategies: Hypothesis then tries cases that have little in common.
@@ -174,10 +174,10 @@ class Schedule:
             store.close()
 
     def run(self, calls):
-        for kind, number in itertools.cycle(calls):
+        for name, number in itertools.cycle(calls):
             self.expire()
             with contextlib.suppress(Broken):  # then it is as if the call had not been made
-                getattr(self, kind)(self.lives[number % len(self.lives)], number)
+                getattr(self, name)(self.lives[number % len(self.lives)], number)
             self.calls_left -= 1
             if not self.calls_left:
                 break
@@ -230,14 +230,14 @@ class Schedule:
                 self.calls_left = min(self.calls_left, CALLS_AFTER_THE_END)
 
     def add_assignment(self, live, unit, given):
-        place = users.place_of(live, given.id)
+        entry = users.place_of(live, given.id)
         taken = {
             assignment.place for assignment in self.assignments if assignment.state != "voided"
         }
-        assert place not in taken
-        assert given.arm == live.experiment.arm_names[place.arm]
+        assert entry not in taken
+        assert given.arm == live.experiment.arm_names[entry.arm]
         patience = LEASE if live.options.exposure == "explicit" else WINDOW
-        self.assignments.append(Assignment(given.id, unit, given.arm, place, self.now + patience))
+        self.assignments.append(Assignment(given.id, unit, given.arm, entry, self.now + patience))
 
     def expose(self, live, number):
         if (assignment := self.pick(number, "assigned", "exposed", "voided")) is None:
@@ -404,13 +404,13 @@ def test_a_failed_commit_leaves_nothing_in_memory(postgres_url):
     faults = Faults()
     with faults.installed():
         schedule = Schedule(setup, [postgres_url, postgres_url], faults)
-        one, other = schedule.lives
-        ids = [one.assign(unit).id for unit in range(8)]
+        live, other = schedule.lives
+        ids = [live.assign(unit).id for unit in range(8)]
         for first, second in zip(ids[::2], ids[1::2], strict=True):
             faults.armed = True
             with pytest.raises(Broken):
-                one.reward(first, schedule.users.reward(one, first))
+                live.reward(first, schedule.users.reward(live, first))
             other.reward(second, schedule.users.reward(other, second))
-        users.finish(one, schedule.users)
-        compare(schedule, one)
+        users.finish(live, schedule.users)
+        compare(schedule, live)
         schedule.close()

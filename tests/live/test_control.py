@@ -81,7 +81,7 @@ def test_while_a_challenger_joins_only_replications_with_new_rewards_are_read(
         monkeypatch.undo()
         reads = {"ledger", "settled_since", "values"}
         expected = [("settled_since", live.describe(late[0]).replication)]
-        assert [one for one in executed if one[0] in reads] == expected
+        assert [row for row in executed if row[0] in reads] == expected
         serve(live)
         assert live.verify() == 4
 

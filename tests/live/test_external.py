@@ -182,13 +182,13 @@ class TestPlay:
         runs = live.runs([3, 10])
         for replication, (column, name) in itertools.product(range(3), enumerate(ALL)):
             played = by_hand(live.experiment, name, replication)
-            for place, end in enumerate([3, 10]):
+            for index, end in enumerate([3, 10]):
                 earned = 0.0
                 for reward in played.rewards[:end]:
                     earned += reward
-                assert runs.rewards[replication, column, place] == earned
+                assert runs.rewards[replication, column, index] == earned
                 counts = np.bincount(played.arms[:end], minlength=3)
-                assert runs.pulls[replication, column, place].tolist() == counts.tolist()
+                assert runs.pulls[replication, column, index].tolist() == counts.tolist()
 
     def test_a_rehearsal_lets_all_play_the_same_object(self, scenario):
         live = scenario.start(ALL, makers=MAKERS, options=options(aa=True))

@@ -83,9 +83,9 @@ class SqliteFiles:
 
     def rows(self, url, sql):
         with sqlite3.connect(url.removeprefix("sqlite:///")) as connection:
-            found = connection.execute(sql).fetchall()
+            rows = connection.execute(sql).fetchall()
         connection.close()
-        return found
+        return rows
 
     def assert_sound(self, url):
         assert self.rows(url, "PRAGMA integrity_check") == [("ok",)]
@@ -263,7 +263,7 @@ class TestUnderLoad:
             answers = users.Users(live.experiment, victim.ENVIRONMENT)
             last = max((unit for _, unit, *_ in acks_of(acks, "assigned")), default=0)
             assigned = live.assign_many(range(max(0, last - 60), last + 60))
-            ids = [one.id for one in assigned if one.id is not None]
+            ids = [row.id for row in assigned if row.id is not None]
             live.reward_many([(id, answers.reward(live, id)) for id in ids])
         return last + 60
 
@@ -289,8 +289,8 @@ class TestGroupCommit:
             assert_kept(databases, url, acknowledged)
             answers = users.Users(live.experiment, victim.ENVIRONMENT)
             for unit in callers:
-                given = live.assign(unit)
-                value = answers.reward(live, given.id)
-                assert given.reason == "STICKY"
-                assert live.reward(given.id, value) == (False, True, value)
+                assignment = live.assign(unit)
+                value = answers.reward(live, assignment.id)
+                assert assignment.reason == "STICKY"
+                assert live.reward(assignment.id, value) == (False, True, value)
             assert_ends_as_simulated(live)

@@ -69,7 +69,7 @@ class Racers:
 
     def race(self, *commands):
         """The answers that the threads of both processes got."""
-        return [[Answer(*one) for one in heard] for heard in self.answers(*commands)]
+        return [[Answer(*row) for row in heard] for heard in self.answers(*commands)]
 
     def close(self):
         for process in self.processes:
@@ -128,7 +128,7 @@ class Race:
                  FROM entry e LEFT JOIN reward_event v ON v.assignment = e.assignment
                  WHERE e.state = 'settled' GROUP BY e.assignment, e.value, e.source"""
         with psycopg.connect(self.url) as connection:
-            return {id: rest for id, *rest in connection.execute(sql).fetchall()}
+            return {id: remaining for id, *remaining in connection.execute(sql).fetchall()}
 
 
 def check_register(state, answers):

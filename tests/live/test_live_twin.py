@@ -48,8 +48,8 @@ def test_while_it_runs_it_suggests_but_says_on_what_that_rests(live):
     experiment, users = live
     unit = 0
     while experiment.runs().replications < 1:
-        given = experiment.assign(unit)
-        experiment.reward(given.id, users.reward(experiment, given.id))
+        assignment = experiment.assign(unit)
+        experiment.reward(assignment.id, users.reward(experiment, assignment.id))
         unit += 1
     twin = experiment.twin(**EFFORT)
 

@@ -96,7 +96,7 @@ class Tables(NamedTuple):
 
     @property
     def live(self):
-        return [one for one in self.enrolments if one.voided is None]
+        return [row for row in self.enrolments if row.voided is None]
 
     def of(self, number):
         """The entries of one replication."""
@@ -104,13 +104,15 @@ class Tables(NamedTuple):
 
 
 def read(connection):
-    place = "replication, owner, arm, position"
+    key = "replication, owner, arm, position"
     replications = "SELECT number, state, version, policies FROM replication ORDER BY number"
-    entries = f"SELECT {place}, state, assignment, due_us, value, source, settled FROM entry ORDER BY {place}"
-    enrolments = f"SELECT {place}, id, unit, exposed_us, voided_us FROM assignment"
+    entries = (
+        f"SELECT {key}, state, assignment, due_us, value, source, settled FROM entry ORDER BY {key}"
+    )
+    enrolments = f"SELECT {key}, id, unit, exposed_us, voided_us FROM assignment"
     applied = "SELECT assignment FROM reward_event WHERE outcome = 'applied'"
     return Tables(
-        {number: rest for number, *rest in connection.execute(replications)},
+        {number: remaining for number, *remaining in connection.execute(replications)},
         [Entry(*row) for row in connection.execute(entries)],
         [Enrolment(*row) for row in connection.execute(enrolments)],
         Counter(id for (id,) in connection.execute(applied)),
@@ -161,23 +163,23 @@ class Machine(RuleBasedStateMachine):
 
     @rule(target=ids, many=st.integers(1, 4))
     def assign(self, many):
-        given = self.live.assign_many(range(self.units, self.units + many))
+        assignments = self.live.assign_many(range(self.units, self.units + many))
         self.units += many
-        assert all(one.enrolled == (one.id is not None) for one in given)
-        return next((one.id for one in given if one.id is not None), None)
+        assert all(row.enrolled == (row.id is not None) for row in assignments)
+        return next((row.id for row in assignments if row.id is not None), None)
 
     @rule(target=ids, number=NUMBERS)
     @precondition(lambda self: self.units)
     def assign_again(self, number):
         """The same unit, the same answer, as long as it has not been voided."""
         unit = number % self.units
-        given = self.live.assign(unit)
-        if given.id is not None:
-            before = self.seen.setdefault(given.id, (unit, given.arm))
-            assert before == (unit, given.arm)
+        assignment = self.live.assign(unit)
+        if assignment.id is not None:
+            before = self.seen.setdefault(assignment.id, (unit, assignment.arm))
+            assert before == (unit, assignment.arm)
             again = self.live.assign(unit)
-            assert (again.id, again.arm, again.reason) == (given.id, given.arm, "STICKY")
-        return given.id
+            assert (again.id, again.arm, again.reason) == (assignment.id, assignment.arm, "STICKY")
+        return assignment.id
 
     @rule(id=ids, value=REWARDS)
     def reward(self, id, value):
@@ -209,10 +211,10 @@ class Machine(RuleBasedStateMachine):
     def serve(self, values):
         """Several units come and are rewarded at once, so that experiments come to their end."""
         for value in values:
-            given = self.live.assign(self.units)
+            assignment = self.live.assign(self.units)
             self.units += 1
-            self.reward(given.id, value)
-        return given.id
+            self.reward(assignment.id, value)
+        return assignment.id
 
     @rule(value=REWARDS)
     def reward_all(self, value):
@@ -298,11 +300,11 @@ class Machine(RuleBasedStateMachine):
         as_many_open_as_asked_for(self.live.status())
 
     def assignments_never_move(self, tables):
-        for one in tables.enrolments:
-            assert self.counted.setdefault(one.id, one[:4]) == one[:4]
-            voided = self.counted.setdefault((one.id, "voided"), one.voided)
-            assert voided is None or voided == one.voided
-            self.counted[one.id, "voided"] = one.voided
+        for row in tables.enrolments:
+            assert self.counted.setdefault(row.id, row[:4]) == row[:4]
+            voided = self.counted.setdefault((row.id, "voided"), row.voided)
+            assert voided is None or voided == row.voided
+            self.counted[row.id, "voided"] = row.voided
 
     def rewards_are_kept(self, tables):
         observed = {e.assignment: e.value for e in tables.entries if e.source == "observed"}
@@ -326,17 +328,17 @@ class Machine(RuleBasedStateMachine):
 
 def one_live_assignment_an_entry(tables):
     entries = {entry.place: entry for entry in tables.entries}
-    holders = Counter(one.place for one in tables.live)
+    holders = Counter(row.place for row in tables.live)
     assert all(count == 1 for count in holders.values())
-    assert all(count == 1 for count in Counter(one.unit for one in tables.live).values())
-    for one in tables.live:
-        assert entries[one.place].assignment == one.id
+    assert all(count == 1 for count in Counter(row.unit for row in tables.live).values())
+    for row in tables.live:
+        assert entries[row.place].assignment == row.id
     for entry in tables.entries:
         assert (entry.state == "wanted") == (entry.place not in holders)
         # The window of a default reward is kept: it may be extended.
         ends = entry.state == "assigned" or entry.source == "default"
         assert ends == (entry.due is not None)
-    assert not [one for one in tables.enrolments if one.voided and one.exposed]
+    assert not [row for row in tables.enrolments if row.voided and row.exposed]
 
 
 def settled_means_known(tables):
@@ -363,16 +365,16 @@ def prefixes_are_whole(tables, number, policies):
 def users_needed(experiment, number, values):
     """How many entries the policies read, each by its own rule, of the rewards in the ledger."""
     shared = isinstance(experiment.design, sl.Replay)
-    most = Counter()
+    limit = Counter()
     for owner, name in enumerate(experiment.policies, start=1):
         history, pulled = [], Counter()
         for period in range(1, experiment.horizon + 1):
             arm = literal.choose(experiment, number, name, history, period)
-            place = (0 if shared else owner, arm, pulled[arm])
-            history.append((arm, values[place]))
+            entry = (0 if shared else owner, arm, pulled[arm])
+            history.append((arm, values[entry]))
             pulled[arm] += 1
-            most[place[:2]] = max(most[place[:2]], pulled[arm])
-    return most.total()
+            limit[entry[:2]] = max(limit[entry[:2]], pulled[arm])
+    return limit.total()
 
 
 def status_agrees(status, tables):

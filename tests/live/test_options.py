@@ -161,8 +161,8 @@ class TestPlainForm:
         assert start(live).options == live
 
     def test_a_mapping_will_do(self, start):
-        given = {"order": "phase", "reward": {"window_seconds": 5}}
-        assert start(given).options == sl.LiveOptions(
+        argument = {"order": "phase", "reward": {"window_seconds": 5}}
+        assert start(argument).options == sl.LiveOptions(
             order="phase", reward=sl.Reward(window_seconds=5)
         )
 
@@ -261,9 +261,9 @@ class TestFit:
             start(sl.LiveOptions(reward=reward), policies={"beta": rule})
 
     def test_an_experiment_is_needed(self, store):
-        for given in (None, {}, "ucb1", sl.Experiment):
+        for argument in (None, {}, "ucb1", sl.Experiment):
             with pytest.raises(sl.Invalid, match="start needs an Experiment, got"):
-                store.start("nothing", given)
+                store.start("nothing", argument)
 
     def test_nothing_is_left_of_what_was_refused(self, start, store):
         before = store.names()
@@ -324,9 +324,9 @@ class TestFeasibility:
         start(sl.LiveOptions(reward=sl.Reward(window_seconds=DAY), batch=2), horizon=800)
 
     def test_the_smallest_batch_counts(self, start):
-        some = sl.LiveOptions(reward=sl.Reward(window_seconds=DAY), batch={"ucb": 100})
+        options = sl.LiveOptions(reward=sl.Reward(window_seconds=DAY), batch={"ucb": 100})
         with pytest.warns(UserWarning, match="in batches of 1 takes 800 days"):
-            start(some, horizon=800)
+            start(options, horizon=800)
 
     def test_batches_of_external_policies_count(self, store):
         made = {"mine": lambda _: Fixed()}

@@ -29,10 +29,10 @@ class Recorder:
 
 def test_an_entry_that_is_wanted_again_is_settled_afterwards():
     transaction = Recorder()
-    settlements = PendingWrites(transaction)
-    settlements.add("settle", position=1)
-    settlements.add("want", position=2)
-    settlements.add("settle", position=2)
+    writes = PendingWrites(transaction)
+    writes.add("settle", position=1)
+    writes.add("want", position=2)
+    writes.add("settle", position=2)
     transaction.end()
     assert transaction.ran == [
         ("want", [{"position": 2}]),
@@ -42,11 +42,11 @@ def test_an_entry_that_is_wanted_again_is_settled_afterwards():
 
 def test_a_replication_is_written_once_until_another_statement_comes():
     transaction = Recorder()
-    settlements = PendingWrites(transaction)
-    settlements.advance(3, version=1, before=0, defaulted=1, digest=MODULUS - 1)
-    settlements.advance(3, version=2, before=1, defaulted=0, digest=5)
+    writes = PendingWrites(transaction)
+    writes.advance(3, version=1, before=0, defaulted=1, digest=MODULUS - 1)
+    writes.advance(3, version=2, before=1, defaulted=0, digest=5)
     transaction.end()
-    settlements.advance(3, version=3, before=2, defaulted=0, digest=7)
+    writes.advance(3, version=3, before=2, defaulted=0, digest=7)
     transaction.end()
     assert [rows for _, rows in transaction.ran] == [
         [{"replication": 3, "version": 2, "before": 0, "defaulted": 1, "digest": 4}],

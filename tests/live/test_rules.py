@@ -27,8 +27,8 @@ FAR = 10.0  # standard errors
 @cache
 def true_effect(experiment, environment):
     """The second policy's mean total reward minus the first's, exact to 0.02 or so."""
-    many = experiment.replace(replications=200_000)
-    rewards = sl.simulate(many, environment).rewards[:, :, -1]
+    count = experiment.replace(replications=200_000)
+    rewards = sl.simulate(count, environment).rewards[:, :, -1]
     return float(np.mean(rewards[:, 1] - rewards[:, 0]))
 
 
@@ -63,7 +63,7 @@ def play(scheduler, number, user, *, by_arrival=False):
     while coming:
         now, _, entry, value = heapq.heappop(coming)
         if by_arrival:
-            entry = min(one for one in waiting if one[:2] == entry[:2])
+            entry = min(row for row in waiting if row[:2] == entry[:2])
         waiting.discard(entry)
         values[entry] = value
         welcome(replication.settle(entry, value, fetch))
@@ -127,10 +127,10 @@ class Traffic:
         """Two by two: an event seldom asks for more than one, and the second is told that no more are wanted."""
         wanted = True
         while wanted:
-            for given in self.live.assign_many([next(self.units), next(self.units)]):
-                wanted = given.id is not None
+            for assignment in self.live.assign_many([next(self.units), next(self.units)]):
+                wanted = assignment.id is not None
                 if wanted:
-                    self.await_reward(given)
+                    self.await_reward(assignment)
 
     def await_reward(self, given):
         value, delay = self.user(int(given.arm))
@@ -159,9 +159,9 @@ class Traffic:
     def finish(self):
         while self.go_on():
             pass
-        found = effects_in(self.live)
+        differences = effects_in(self.live)
         self.store.close()
-        return found
+        return differences
 
 
 def effects_in(live):
@@ -218,7 +218,7 @@ def finished_by_now(live):
     """The numbers of the complete replications, whether or not earlier ones are."""
     traces = [live.trace(number).trajectories.values() for number in range(live.status().opened)]
     horizon = live.experiment.horizon
-    return [n for n, trace in enumerate(traces) if all(len(one.arms) == horizon for one in trace)]
+    return [n for n, trace in enumerate(traces) if all(len(row.arms) == horizon for row in trace)]
 
 
 class TestDefaultReward:
@@ -284,8 +284,8 @@ class TestLockStep:
         def user(arm, users):
             return rng.normal(self.means[arm] + 0.02 * users), 1.0
 
-        found = effects(Scheduler(self.experiment, sl.LiveOptions(order=order)), 400, user)
-        return found - true_effect(self.experiment, sl.Gaussian(self.means))
+        differences = effects(Scheduler(self.experiment, sl.LiveOptions(order=order)), 400, user)
+        return differences - true_effect(self.experiment, sl.Gaussian(self.means))
 
     def test_suffers_less_from_drift_than_phase_order(self):
         """Less than half the error; about 3 against 21 here, where a policy earns 40."""

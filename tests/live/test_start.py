@@ -32,15 +32,15 @@ def test_every_start_continues_the_same_experiment(url):
                 break
             answers = users.Users(live.experiment, BERNOULLI)
             for unit in range(3):
-                given = live.assign(f"{round_}-{unit}")
-                if given.id is not None:
-                    live.reward(given.id, answers.reward(live, given.id))
+                argument = live.assign(f"{round_}-{unit}")
+                if argument.id is not None:
+                    live.reward(argument.id, answers.reward(live, argument.id))
     with sl.open(url) as store:
-        found = start(store).runs()
+        runs = start(store).runs()
         assert store.names() == ["socks"]
         played = store.load("socks").experiment
     assert round_ > 3
-    assert (found.rewards == sl.simulate(played, BERNOULLI).rewards).all()
+    assert (runs.rewards == sl.simulate(played, BERNOULLI).rewards).all()
 
 
 def test_policies_that_joined_are_no_difference(url):

@@ -25,15 +25,15 @@ def passed_at(runs, order):
     In lock-step all users so far are those that both need until then. In phase order the first policy takes one user
     per period, and the second one follows on these rewards; it takes users when the first has reached the horizon.
     """
-    own = runs.interactions
+    results = runs.interactions
     if order == "phase":
         leading, following = runs.pulls[:, 0], runs.pulls[:, 1]
-        known = np.all(following[:, :, None] <= leading[:, None], axis=-1)
-        known &= np.triu(np.ones(known.shape[1:], bool))  # the first has passed it too
+        entries = np.all(following[:, :, None] <= leading[:, None], axis=-1)
+        entries &= np.triu(np.ones(entries.shape[1:], bool))  # the first has passed it too
         later = np.maximum(leading[:, -1:], following).sum(axis=-1)
-        own = np.where(known.any(axis=-1), known.argmax(axis=-1) + 1, later)
+        results = np.where(entries.any(axis=-1), entries.argmax(axis=-1) + 1, later)
     whole = runs.interactions[:, -1:]
-    return np.cumsum(whole, axis=0) - whole + own
+    return np.cumsum(whole, axis=0) - whole + results
 
 
 @pytest.mark.slow

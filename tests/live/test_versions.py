@@ -100,10 +100,10 @@ def test_what_was_behind_is_taken_up_while_a_policy_is_removed(monkeypatch):
     read = database.read
 
     def then_take_up(work):
-        found = read(work)
+        message = read(work)
         monkeypatch.undo()
         live.tick()
-        return found
+        return message
 
     monkeypatch.setattr(database, "read", then_take_up)
     live.remove_policy("thompson")

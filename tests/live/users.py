@@ -42,8 +42,8 @@ class Users:
 
 def place_of(live, id):
     """The entry of an assignment."""
-    one = live.describe(id)
-    return Place(one.replication, one.policy, one.arm_index, one.position)
+    row = live.describe(id)
+    return Place(row.replication, row.policy, row.arm_index, row.position)
 
 
 def finish(live, users, units=100_000):

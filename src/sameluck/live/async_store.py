@@ -251,7 +251,8 @@ class AsyncStore(_Awaited[Store]):
     """A `Store` for coroutines: the same methods, awaited."""
 
     def __init__(self, synchronous: Store) -> None:
-        batch_threads = BATCH_THREADS.get(synchronous.database.kind, 1)
+        # A database of another package may lack `kind`: its batches are made one at a time.
+        batch_threads = BATCH_THREADS.get(getattr(synchronous.database, "kind", ""), 1)
         super().__init__(synchronous, CallQueue(batch_threads, THREADS, self._record_failure))
 
     def _record_failure(self, error: BaseException) -> None:

@@ -44,7 +44,7 @@ def experiments(many, means, *, replications, horizon, lost=0.0, shift=None, tog
     `shift(share of users so far)` is added to the means; `lost` rewards (by arm) count 0; `together` lets all
     replications of an experiment run side by side instead of one after the other.
     """
-    rng, arms, each = generator(), len(means), np.arange(many)
+    rng, arms, run = generator(), len(means), np.arange(many)
     means, lost = np.asarray(means), np.broadcast_to(lost, arms)
     users = replications * horizon
     chosen = np.empty((users, many), np.int64)
@@ -59,22 +59,22 @@ def experiments(many, means, *, replications, horizon, lost=0.0, shift=None, tog
         chance = means[arm] + (shift(user / users) if shift else 0.0)
         gone = rng.random(many) < lost[arm]
         reward = (rng.random(many) < chance) & ~gone
-        n[each, arm] += 1
-        total[each, arm] += reward
+        n[run, arm] += 1
+        total[run, arm] += reward
         chosen[user], rewards[user], missing[user] = arm, reward, gone
     return chosen, rewards, missing
 
 
 def drifts(chosen, rewards, arms):
-    names = [f"arm {place}" for place in range(arms)]
+    names = [f"arm {index}" for index in range(arms)]
     return [
-        drift([reward[arm == place] for place in range(arms)], names)
+        drift([reward[arm == index] for index in range(arms)], names)
         for arm, reward in zip(chosen.T, rewards.T, strict=True)
     ]
 
 
 def verdicts(found):
-    return [one.verdict for one in found]
+    return [row.verdict for row in found]
 
 
 class TestDrift:
@@ -89,11 +89,11 @@ class TestDrift:
             after = j > cut
             z.append(np.sum((weights * residuals)[after]) / (sd * np.linalg.norm(weights[after])))
 
-        found = drift([y], ["a"]).details["arms"][0]
+        row = drift([y], ["a"]).details["arms"][0]
 
-        assert abs(found["z"]) == pytest.approx(np.abs(z).max(), rel=1e-12)
-        assert found["z"] == pytest.approx(z[int(np.abs(z).argmax())], rel=1e-12)
-        assert found["sd"] == pytest.approx(sd, rel=1e-12)
+        assert abs(row["z"]) == pytest.approx(np.abs(z).max(), rel=1e-12)
+        assert row["z"] == pytest.approx(z[int(np.abs(z).argmax())], rel=1e-12)
+        assert row["sd"] == pytest.approx(sd, rel=1e-12)
 
     @pytest.mark.parametrize("bound", [0.1, 1.0, 2.346, 3.589, 6.0])
     def test_p_value_is_that_of_three_correlated_normals(self, bound):
@@ -118,7 +118,7 @@ class TestDrift:
         chosen, rewards, _ = experiments(2_000, means, replications=10, horizon=100)
 
         p_values = np.array(
-            [one.p_value for one in drifts(chosen, rewards, len(means)) if one.p_value is not None]
+            [row.p_value for row in drifts(chosen, rewards, len(means)) if row.p_value is not None]
         )
 
         assert p_values.size > 1_500
@@ -130,9 +130,9 @@ class TestDrift:
         """Kolmogorov and Smirnov at 1e-6 on 2,000 experiments; sees 11% of rejections at 5%."""
         chosen, rewards, _ = experiments(2_000, (0.6, 0.5), replications=10, horizon=200)
 
-        found = [one.details["arms"][0]["p_value"] for one in drifts(chosen, rewards, arms=2)]
+        p_values = [row.details["arms"][0]["p_value"] for row in drifts(chosen, rewards, arms=2)]
 
-        budget.assert_distribution(found, stats.uniform.cdf)
+        budget.assert_distribution(p_values, stats.uniform.cdf)
 
     @pytest.mark.slow
     @pytest.mark.parametrize(
@@ -149,49 +149,49 @@ class TestDrift:
         """A step of 10 points, or 15 points over the run, on 3,000 users: how often the verdict is not "fine"."""
         chosen, rewards, _ = experiments(200, (0.5, 0.4), replications=30, horizon=100, shift=shift)
 
-        found = verdicts(drifts(chosen, rewards, arms=2))
+        outcomes = verdicts(drifts(chosen, rewards, arms=2))
 
-        assert_at_least(len(found) - found.count("fine"), len(found), power)
+        assert_at_least(len(outcomes) - outcomes.count("fine"), len(outcomes), power)
 
     @pytest.mark.slow
     def test_detectable_step_is_detected_four_times_in_five(self):
-        rng, many, rewards = generator(), 400, 400
-        noise = rng.normal(0, 1, (many, 3, rewards))
+        rng, count, rewards = generator(), 400, 400
+        noise = rng.normal(0, 1, (count, 3, rewards))
         step = drift(list(noise[0]), "abc").details["arms"][0]
         size = step["detectable_step"] / step["sd"]
         noise[:, 0, rewards // 2 :] += size
 
-        found = verdicts([drift(list(one), "abc") for one in noise])
+        outcomes = verdicts([drift(list(row), "abc") for row in noise])
 
-        seen = len(found) - found.count("fine")
-        assert_at_least(seen, many, 0.8)
-        assert_at_most(seen, many, 0.9)
+        seen = len(outcomes) - outcomes.count("fine")
+        assert_at_least(seen, count, 0.8)
+        assert_at_most(seen, count, 0.9)
 
     def test_sentence_names_the_arm_and_the_change(self):
         rng = generator()
         moved = np.concatenate([rng.normal(1, 1, 600), rng.normal(3, 1, 200)])
-        found = drift([rng.normal(0, 1, 500), moved, np.ones(3)], ["old", "new", "rare"])
+        check = drift([rng.normal(0, 1, 500), moved, np.ones(3)], ["old", "new", "rare"])
 
-        assert found.verdict == "alarm"
-        assert "arm new changed: " in found.sentence
-        assert "first 75% of its 800" in found.sentence
-        assert found.details["arms"][1]["quarters"] == pytest.approx([1, 1, 1, 3], abs=0.4)
-        assert "p_value" not in found.details["arms"][2]
+        assert check.verdict == "alarm"
+        assert "arm new changed: " in check.sentence
+        assert "first 75% of its 800" in check.sentence
+        assert check.details["arms"][1]["quarters"] == pytest.approx([1, 1, 1, 3], abs=0.4)
+        assert "p_value" not in check.details["arms"][2]
 
     def test_steady_arms_say_what_would_have_been_seen(self):
         rng = generator()
-        found = drift([rng.normal(0, 1, 500), np.zeros(10)], ["old", "rare"])
+        check = drift([rng.normal(0, 1, 500), np.zeros(10)], ["old", "rare"])
 
-        assert found.verdict == "fine"
-        assert "1 of 2 arms has too few rewards" in found.sentence
+        assert check.verdict == "fine"
+        assert "1 of 2 arms has too few rewards" in check.sentence
 
     @pytest.mark.parametrize("rewards", [[], [1.0] * 49, [0.0] * 1_000, [0.0] * 1_000 + [1.0] * 19])
     def test_too_little_is_unknown(self, rewards):
-        found = drift([np.array(rewards)], ["a"])
+        check = drift([np.array(rewards)], ["a"])
 
-        assert found.verdict == "unknown"
-        assert found.p_value is None
-        assert "needs 50" in found.sentence
+        assert check.verdict == "unknown"
+        assert check.p_value is None
+        assert "needs 50" in check.sentence
 
     def test_as_many_names_as_arms(self):
         with pytest.raises(Invalid, match="one array of rewards per arm"):
@@ -205,7 +205,7 @@ class TestReplayAudit:
         rng = generator()
         sums = (rng.integers(0, 2, (4_000, 20, 13)) - rng.integers(0, 2, (4_000, 20, 13))).sum(-1)
 
-        p_values = np.array([replay_audit(one).p_value for one in sums])
+        p_values = np.array([replay_audit(row).p_value for row in sums])
 
         for level in (0.05, 0.01):
             assert_at_most(int(np.sum(p_values < level)), p_values.size, level)
@@ -216,9 +216,9 @@ class TestReplayAudit:
         shape = (300, 40, 50)
         sums = ((rng.random(shape) < 0.6).astype(int) - (rng.random(shape) < 0.5)).sum(-1)
 
-        found = verdicts([replay_audit(one) for one in sums])
+        outcomes = verdicts([replay_audit(row) for row in sums])
 
-        assert_at_least(len(found) - found.count("fine"), len(found), 0.95)
+        assert_at_least(len(outcomes) - outcomes.count("fine"), len(outcomes), 0.95)
 
     def test_words(self):
         assert replay_audit(np.zeros(9)).verdict == "unknown"
@@ -244,7 +244,7 @@ BERKELEY = np.array(  # (department, sex, admitted or not): Bickel, Hammel and O
 def users_of(table):
     """The users behind a (block, arm, outcome) table."""
     block, arm, outcome = (
-        np.repeat(place.ravel(), table.ravel()) for place in np.indices(table.shape)
+        np.repeat(index.ravel(), table.ravel()) for index in np.indices(table.shape)
     )
     return arm, block, outcome.astype(bool)
 
@@ -265,25 +265,25 @@ class TestStratified:
         pearson = stats.chi2_contingency(table[0], correction=False).statistic
         users = table.sum()
 
-        found = stratified_p_value(*users_of(table))
+        p_value = stratified_p_value(*users_of(table))
 
-        assert found == pytest.approx(stats.chi2.sf(pearson * (users - 1) / users, 3), rel=1e-9)
+        assert p_value == pytest.approx(stats.chi2.sf(pearson * (users - 1) / users, 3), rel=1e-9)
 
     def test_blocks_that_cannot_tell_do_not_count(self):
         table = np.array([[[9, 3], [2, 8]], [[5, 0], [7, 0]], [[0, 0], [3, 4]], [[0, 1], [0, 0]]])
 
-        found = stratified_p_value(*users_of(table))
+        p_value = stratified_p_value(*users_of(table))
 
-        assert found == pytest.approx(stratified_p_value(*users_of(table[:1])), rel=1e-9)
+        assert p_value == pytest.approx(stratified_p_value(*users_of(table[:1])), rel=1e-9)
         assert stratified_p_value(*users_of(table[1:])) == 1.0
 
     def test_arms_that_never_share_a_block(self):
         """Two pairs of arms in blocks of their own: two degrees of freedom, not three."""
-        one = np.array([[[9, 3], [2, 8], [0, 0], [0, 0]], [[0, 0], [0, 0], [6, 5], [4, 7]]])
-        parts = [one[:1, :2], one[1:, 2:]]
-        total = sum(stats.chi2.isf(stratified_p_value(*users_of(part)), 1) for part in parts)
+        row = np.array([[[9, 3], [2, 8], [0, 0], [0, 0]], [[0, 0], [0, 0], [6, 5], [4, 7]]])
+        blocks = [row[:1, :2], row[1:, 2:]]
+        total = sum(stats.chi2.isf(stratified_p_value(*users_of(block)), 1) for block in blocks)
 
-        assert stratified_p_value(*users_of(one)) == pytest.approx(
+        assert stratified_p_value(*users_of(row)) == pytest.approx(
             stats.chi2.sf(total, 2), rel=1e-6
         )
 
@@ -291,7 +291,7 @@ class TestStratified:
 def losses(chosen, missing, **settings):
     """The check for experiments played by `experiments`."""
     blocks = user_blocks(len(chosen))
-    names = [f"arm {place}" for place in range(int(chosen.max()) + 1)]
+    names = [f"arm {index}" for index in range(int(chosen.max()) + 1)]
     return [
         loss(arm, blocks, gone * int(End.DEFAULTED), names, **settings)
         for arm, gone in zip(chosen.T, missing.T, strict=True)
@@ -311,7 +311,7 @@ class TestLoss:
             2_000, (0.9, 0.9, 0.7), replications=20, horizon=100, lost=0.1
         )
 
-        p_values = np.array([one.p_value for one in losses(chosen, missing)])
+        p_values = np.array([row.p_value for row in losses(chosen, missing)])
 
         for level in (0.05, 0.01):
             assert_at_most(int(np.sum(p_values < level)), p_values.size, level * 1.2)
@@ -323,14 +323,14 @@ class TestLoss:
         rising = np.linspace(0.02, 0.4, len(chosen))[:, None]
         missing = generator().random(chosen.shape) < rising
 
-        found = losses(chosen, missing)
+        check = losses(chosen, missing)
         unstratified = [
             stratified_p_value(arm, 0 * arm, gone)
             for arm, gone in zip(chosen.T, missing.T, strict=True)
         ]
 
         assert_at_least(sum(p_value < 0.01 for p_value in unstratified), 100, 0.8)
-        assert_at_most(sum(one.p_value < 0.05 for one in found), 100, 0.05)
+        assert_at_most(sum(row.p_value < 0.05 for row in check), 100, 0.05)
 
     @pytest.mark.slow
     def test_power(self):
@@ -339,29 +339,29 @@ class TestLoss:
             200, (0.7, 0.7), replications=30, horizon=100, lost=(0.1, 0.15)
         )
 
-        found = verdicts(losses(chosen, missing))
+        outcomes = verdicts(losses(chosen, missing))
 
-        assert_at_least(len(found) - found.count("fine"), len(found), 0.85)
+        assert_at_least(len(outcomes) - outcomes.count("fine"), len(outcomes), 0.85)
 
     def outcomes(self, *rows):
         """Rows of (observed, defaulted, voided) by arm, in one block."""
         table = np.array(rows)
         arm, outcome = (
-            np.repeat(place.ravel(), table.ravel()) for place in np.indices(table.shape)
+            np.repeat(index.ravel(), table.ravel()) for index in np.indices(table.shape)
         )
         return arm, np.zeros_like(arm), outcome
 
     def test_counts(self):
-        found = loss(*self.outcomes((90, 8, 2), (50, 5, 0)), ["a", "b"], late=[3, 0])
+        check = loss(*self.outcomes((90, 8, 2), (50, 5, 0)), ["a", "b"], late=[3, 0])
 
-        assert found.details["arms"] == [
+        assert check.details["arms"] == [
             {"arm": "a", "assigned": 100, "observed": 90, "defaulted": 8, "voided": 2, "late": 3},
             {"arm": "b", "assigned": 55, "observed": 50, "defaulted": 5, "voided": 0, "late": 0},
         ]
-        assert found.verdict == "unknown"
-        assert "20 of each sort are needed" in found.sentence
-        assert "Of 155 assigned, never shown: a 2.0%, b 0.0%." in found.sentence
-        assert "3 rewards (2.1% of all) came after the window" in found.sentence
+        assert check.verdict == "unknown"
+        assert "20 of each sort are needed" in check.sentence
+        assert "Of 155 assigned, never shown: a 2.0%, b 0.0%." in check.sentence
+        assert "3 rewards (2.1% of all) came after the window" in check.sentence
 
     def test_defaults_and_voids_are_distinguished(self):
         slow = loss(*self.outcomes((900, 100, 20), (700, 300, 20)), ["a", "b"])
@@ -378,9 +378,9 @@ class TestLoss:
         table = self.outcomes((100, 900, 0), (300, 700, 0))
 
         assert loss(*table, ["a", "b"]).verdict == "alarm"
-        found = loss(*table, ["a", "b"], silence_is_zero=True)
-        assert found.verdict == "fine"
-        assert found.p_value is None
+        check = loss(*table, ["a", "b"], silence_is_zero=True)
+        assert check.verdict == "fine"
+        assert check.p_value is None
 
     def test_nothing_lost_is_fine_and_nothing_ended_unknown(self):
         assert loss(*self.outcomes((100, 0, 0), (70, 0, 0)), ["a", "b"]).verdict == "fine"
@@ -397,12 +397,12 @@ class TestLoss:
 
     @pytest.mark.parametrize(("users", "blocks"), [(0, 0), (1, 1), (199, 1), (200, 2), (10**5, 20)])
     def test_blocks(self, users, blocks):
-        found = user_blocks(users)
+        check = user_blocks(users)
 
-        assert found.size == users
-        assert np.unique(found).size == blocks
+        assert check.size == users
+        assert np.unique(check).size == blocks
         if blocks:
-            assert np.ptp(np.bincount(found)) <= 1
+            assert np.ptp(np.bincount(check)) <= 1
 
 
 class TestDelay:
@@ -442,27 +442,27 @@ class TestDelay:
         arm = np.arange(1_000) % 2
         late = rng.random((2_000, 1_000)) < TAIL_WATCH
 
-        found = verdicts(
-            delay(arm, np.where(one, 95.0, 5.0), self.NAMES, window=100) for one in late
+        outcomes = verdicts(
+            delay(arm, np.where(row, 95.0, 5.0), self.NAMES, window=100) for row in late
         )
 
-        assert_at_most(len(found) - found.count("fine"), len(found), 0.01)
+        assert_at_most(len(outcomes) - outcomes.count("fine"), len(outcomes), 0.01)
 
     def test_quantiles(self):
         arm, seconds = np.zeros(101, np.int64), np.arange(101.0)
-        found = delay(arm, seconds, self.NAMES, window=None)
+        check = delay(arm, seconds, self.NAMES, window=None)
 
-        assert found.verdict == "fine"
-        first, second = found.details["arms"]
+        assert check.verdict == "fine"
+        first, second = check.details["arms"]
         assert (first["median"], first["p90"], first["p99"]) == (50, 90, 99)
         assert second == {"arm": "slow", "rewards": 0}
-        assert "quick 50 s (99%: 99 s)" in found.sentence
+        assert "quick 50 s (99%: 99 s)" in check.sentence
 
     def test_too_few(self):
-        found = delay(np.zeros(49, np.int64), np.zeros(49), self.NAMES, window=10)
+        check = delay(np.zeros(49, np.int64), np.zeros(49), self.NAMES, window=10)
 
-        assert found.verdict == "unknown"
-        assert "50 rewards" in found.sentence
+        assert check.verdict == "unknown"
+        assert "50 rewards" in check.sentence
 
     @pytest.mark.parametrize(
         ("seconds", "words"),
@@ -496,18 +496,18 @@ class TestSampleRatio:
         """A gate of a half that loses one in ten of those it lets in: seen after 10,000 users."""
         inside = generator().binomial(10_000, 0.9 / 1.9, 300)
 
-        found = verdicts(sample_ratio(int(one), 10_000 - int(one), 0.5) for one in inside)
+        outcomes = verdicts(sample_ratio(int(row), 10_000 - int(row), 0.5) for row in inside)
 
-        assert_at_least(len(found) - found.count("fine"), len(found), 0.9)
+        assert_at_least(len(outcomes) - outcomes.count("fine"), len(outcomes), 0.9)
 
     def test_evidence_is_the_ratio_of_likelihoods(self):
         inside, outside, share = 130, 70, 0.5
         mixed = stats.betabinom.pmf(inside, 200, 100 * share, 100 * (1 - share))
         fixed = stats.binom.pmf(inside, 200, share)
 
-        found = sample_ratio(inside, outside, share)
+        check = sample_ratio(inside, outside, share)
 
-        assert found.p_value == pytest.approx(fixed / mixed, rel=1e-9)
+        assert check.p_value == pytest.approx(fixed / mixed, rel=1e-9)
 
     def test_words(self):
         assert sample_ratio(40, 59, 0.5).verdict == "unknown"
@@ -526,9 +526,9 @@ class TestSamePolicy:
         names = ("a", "b")
         assert same_policy(np.zeros(3), exact=True, names=names).verdict == "fine"
         assert same_policy(np.zeros(0), exact=True, names=names).verdict == "unknown"
-        found = same_policy(np.array([0, 0, -1.0, 2]), exact=True, names=names)
-        assert found.verdict == "alarm"
-        assert "2 of 4 replications, first in replication 2 by -1" in found.sentence
+        check = same_policy(np.array([0, 0, -1.0, 2]), exact=True, names=names)
+        assert check.verdict == "alarm"
+        assert "2 of 4 replications, first in replication 2 by -1" in check.sentence
 
     def test_false_alarms_after_every_replication(self):
         """400 A/A experiments of 50 replications of Thompson sampling, looked at all the way: at most 5%."""
@@ -539,38 +539,38 @@ class TestSamePolicy:
         runs = sl.simulate(experiment, sl.Gaussian((0.3, 0.0, 0.1)))
         differences = (runs.rewards[:, 1, -1] - runs.rewards[:, 0, -1]).reshape(400, 50)
 
-        p_values = [same_policy(one, exact=False, names=("a", "b")).p_value for one in differences]
+        p_values = [same_policy(row, exact=False, names=("a", "b")).p_value for row in differences]
 
-        assert_at_most(sum(one < 0.05 for one in p_values), 400, 0.05)
+        assert_at_most(sum(row < 0.05 for row in p_values), 400, 0.05)
 
     def test_power(self):
         """A difference of one sd of a replication's: 30 replications."""
         values = generator().normal(1, 1, (300, 30))
 
-        found = verdicts(same_policy(one, exact=False, names=("a", "b")) for one in values)
+        outcomes = verdicts(same_policy(row, exact=False, names=("a", "b")) for row in values)
 
-        assert_at_least(len(found) - found.count("fine"), 300, 0.95)
+        assert_at_least(len(outcomes) - outcomes.count("fine"), 300, 0.95)
         alarmed = same_policy(values[0] + 2, exact=False, names=("a", "b"))
         assert "a and b are the same policy and yet differ" in alarmed.sentence
 
     def test_too_few(self):
-        found = same_policy(np.ones(9), exact=False, names=("a", "b"))
+        check = same_policy(np.ones(9), exact=False, names=("a", "b"))
 
-        assert found.verdict == "unknown"
-        assert "need 10 replications" in found.sentence
+        assert check.verdict == "unknown"
+        assert "need 10 replications" in check.sentence
 
 
 class TestVisits:
     @staticmethod
     def groups(*counts):
-        return [ArrivalRow(2**place, *one) for place, one in enumerate(counts)]
+        return [ArrivalRow(2**index, *row) for index, row in enumerate(counts)]
 
     def test_equal_shares_are_fine(self):
-        found = visits(self.groups((1_000, 300), (200, 60), (50, 20)))
-        assert found.verdict == "fine"
+        check = visits(self.groups((1_000, 300), (200, 60), (50, 20)))
+        assert check.verdict == "fine"
         text = "380 of 1,250 units that arrived are enrolled; by visits: 1 30.0%, 2 to 3 30.0%, 4 to 7 40.0%."
-        assert found.sentence == text
-        assert found.details["by_visits"][2] == {
+        assert check.sentence == text
+        assert check.details["by_visits"][2] == {
             "least": 4,
             "arrived": 50,
             "enrolled": 20,
@@ -579,9 +579,9 @@ class TestVisits:
 
     @pytest.mark.parametrize("often", [(500, 100), (500, 420)])
     def test_units_that_call_often_and_are_enrolled_more_or_less_often(self, often):
-        found = visits(self.groups((1_000, 400), often))
-        assert found.verdict == "watch"
-        assert "weighs units by their visits" in found.sentence
+        check = visits(self.groups((1_000, 400), often))
+        assert check.verdict == "watch"
+        assert "weighs units by their visits" in check.sentence
 
     def test_a_small_difference_is_none_however_many_units(self):
         assert visits(self.groups((10**6, 300_000), (10**6, 310_000))).verdict == "fine"
@@ -594,36 +594,36 @@ class TestVisits:
     def test_false_alarms(self):
         """At equal shares at most about one in a thousand is a watch: 13 of 2,000 with probability 1e-6."""
         rng = np.random.default_rng(budget.SEED)
-        found = [
+        check = [
             visits(self.groups((400, rng.binomial(400, 0.2)), (150, rng.binomial(150, 0.2))))
             for _ in range(2_000)
         ]
-        assert sum(one.verdict != "fine" for one in found) < 13
+        assert sum(row.verdict != "fine" for row in check) < 13
 
 
 class TestEnrolment:
     def test_crowded_out(self):
-        found = enrolment(
+        check = enrolment(
             {"ASSIGNED": 100, "STICKY": 900, "NO_OPEN_SLOT": 400, "NOT_IN_TRAFFIC_SHARE": 5_000}
         )
 
-        assert found.verdict == "watch"
-        assert "100 of 500 users" in found.sentence
+        assert check.verdict == "watch"
+        assert "100 of 500 users" in check.sentence
         assert (
-            "every open replication waits for rewards, or for a disabled arm: 400" in found.sentence
+            "every open replication waits for rewards, or for a disabled arm: 400" in check.sentence
         )
-        assert "More open replications (LiveOptions.open_replications)" in found.sentence
-        assert "_" not in found.sentence.replace("LiveOptions.open_replications", "")
-        assert found.details["left_out"] == 0.8
+        assert "More open replications (LiveOptions.open_replications)" in check.sentence
+        assert "_" not in check.sentence.replace("LiveOptions.open_replications", "")
+        assert check.details["left_out"] == 0.8
 
     def test_other_reasons(self):
-        found = enrolment({"ASSIGNED": 100, "BLOCKED": 300, "NO_OPEN_SLOT": 10})
+        check = enrolment({"ASSIGNED": 100, "BLOCKED": 300, "NO_OPEN_SLOT": 10})
 
-        assert found.verdict == "watch"
-        assert "open_replications" not in found.sentence
+        assert check.verdict == "watch"
+        assert "open_replications" not in check.sentence
         assert (
             "BLOCKED: 300; every open replication waits for rewards, or for a disabled arm: 10."
-            in found.sentence
+            in check.sentence
         )
 
     def test_fine_and_unknown(self):
@@ -637,7 +637,7 @@ class TestEnrolment:
 def test_details_are_plain_json():
     rng = generator()
     arm = rng.integers(0, 2, 500)
-    found = [
+    check = [
         drift([rng.normal(size=80), rng.normal(size=3)], "ab"),
         drift([], []),
         replay_audit(rng.normal(size=20)),
@@ -650,7 +650,7 @@ def test_details_are_plain_json():
         enrolment({"ASSIGNED": 500}),
     ]
 
-    for one in found:
-        assert json.loads(json.dumps(one._asdict()))["details"] == one.details
-        assert one.verdict in {"fine", "watch", "alarm", "unknown"}
-        assert one.sentence.endswith(".")
+    for row in check:
+        assert json.loads(json.dumps(row._asdict()))["details"] == row.details
+        assert row.verdict in {"fine", "watch", "alarm", "unknown"}
+        assert row.sentence.endswith(".")

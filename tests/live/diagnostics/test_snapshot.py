@@ -71,13 +71,13 @@ def serve(live, clock, answer, *, units=3_000, seconds=1.0, first=0):
     """One unit per second; `answer(assignment, n)` gives its reward, or None for none."""
     for n in range(first, first + units):
         clock.advance(seconds)
-        given = live.assign(n)
-        if given.id is not None and (value := answer(given, n)) is not None:
-            live.reward(given.id, value)
+        assignment = live.assign(n)
+        if assignment.id is not None and (value := answer(assignment, n)) is not None:
+            live.reward(assignment.id, value)
 
 
 def by_name(found):
-    return {one.name: one for one in found}
+    return {row.name: row for row in found}
 
 
 class TestAnEmptyExperiment:
@@ -87,14 +87,14 @@ class TestAnEmptyExperiment:
             "shop", experiment(design=design), options=sl.LiveOptions(audit_share=0.1)
         )
 
-        found = by_name(live.diagnostics())
+        checks = by_name(live.diagnostics())
 
         audits = {"replay audit"} if design == "replay" else set()
-        assert set(found) == ALWAYS | audits
+        assert set(checks) == ALWAYS | audits
         for name in {"enrolment", "visits", "drift", "loss", "delay"} | audits:
-            assert found[name].verdict == "unknown"
+            assert checks[name].verdict == "unknown"
         for name in ("rebuild", "open slots", "sample ratio"):
-            assert found[name].verdict == "fine"
+            assert checks[name].verdict == "fine"
 
     def test_equal_policies_and_no_replication_complete(self, store):
         live = store.start("shop", experiment(), options=sl.LiveOptions(aa=True))
@@ -113,10 +113,10 @@ class TestAnEmptyExperiment:
         policies = dict(experiment().policies)
         record = store.import_log("shop", rows, arm="arm", reward="paid", policies=policies)
 
-        found = by_name(record.live.diagnostics())
+        checks = by_name(record.live.diagnostics())
 
-        assert found["rebuild"].verdict == "fine"
-        assert found["drift"].verdict == "unknown", "a log's rewards are not of current users"
+        assert checks["rebuild"].verdict == "fine"
+        assert checks["drift"].verdict == "unknown", "a log's rewards are not of current users"
 
 
 @pytest.mark.slow
@@ -129,24 +129,24 @@ def test_a_sound_experiment_raises_no_alarm(any_store):
     users = Users(live.experiment, BERNOULLI)
     for unit in range(10_000):
         any_store._settings.clock.advance(1.0)
-        if (given := live.assign(unit)).id:
-            live.reward(given.id, users.reward(live, given.id))
-        elif given.reason == "NOT_RUNNING":
+        if (assignment := live.assign(unit)).id:
+            live.reward(assignment.id, users.reward(live, assignment.id))
+        elif assignment.reason == "NOT_RUNNING":
             break
 
-    found = live.diagnostics()
+    checks = live.diagnostics()
 
     assert live.status().status in ENDED
-    assert {one.name for one in found} == ALWAYS | {"replay audit"}
+    assert {row.name for row in checks} == ALWAYS | {"replay audit"}
     random = {"sample ratio", "drift", "replay audit"}
-    for one in found:
-        if one.name in random:
-            assert one.p_value > budget.ALARM
+    for row in checks:
+        if row.name in random:
+            assert row.p_value > budget.ALARM
         else:
-            assert one.verdict == "fine", one
-    for one in found:
-        assert json.loads(json.dumps(one._asdict()))["details"] == one.details
-        assert one.sentence.endswith((".", "?"))
+            assert row.verdict == "fine", row
+    for row in checks:
+        assert json.loads(json.dumps(row._asdict()))["details"] == row.details
+        assert row.sentence.endswith((".", "?"))
 
 
 @pytest.mark.slow
@@ -179,14 +179,14 @@ def test_of_the_latest_users_only_the_quick_have_ended_and_they_are_not_judged(s
     states = [live.describe(id).status for id in given]
     ended = states.index("assigned")
 
-    found = by_name(live.diagnostics(silence_is_zero=True))
+    checks = by_name(live.diagnostics(silence_is_zero=True))
 
     assert 0 < ended < len(given) - 20
     assert "settled" in states[ended:]
-    assert sum(one["rewards"] for one in found["drift"].details["arms"]) == ended
-    assert sum(one["assigned"] for one in found["loss"].details["arms"]) == ended
+    assert sum(row["rewards"] for row in checks["drift"].details["arms"]) == ended
+    assert sum(row["assigned"] for row in checks["loss"].details["arms"]) == ended
     bought = sum(live.describe(id).source == "observed" for id in given[:ended])
-    assert sum(one["rewards"] for one in found["delay"].details["arms"]) == bought < ended
+    assert sum(row["rewards"] for row in checks["delay"].details["arms"]) == bought < ended
 
 
 def test_a_long_ledger_is_read_in_part_and_in_parts(any_store, monkeypatch):
@@ -195,8 +195,8 @@ def test_a_long_ledger_is_read_in_part_and_in_parts(any_store, monkeypatch):
     users = Users(live.experiment, BERNOULLI)
     for unit in range(100):
         any_store._settings.clock.advance(1.0)
-        if given := live.assign(unit).id:
-            live.reward(given, users.reward(live, given))
+        if assignment := live.assign(unit).id:
+            live.reward(assignment, users.reward(live, assignment))
 
     def ended():
         return live._replications.read(lambda ledger: Snapshot(ledger, live.options, 0).ended)
@@ -205,16 +205,16 @@ def test_a_long_ledger_is_read_in_part_and_in_parts(any_store, monkeypatch):
     assert whole.step == 1
     assert whole.arm.size > 30
     monkeypatch.setattr(snapshot, "CHUNK", 7)
-    assert [one.tolist() for one in ended()[:4]] == [one.tolist() for one in whole[:4]]
+    assert [row.tolist() for row in ended()[:4]] == [row.tolist() for row in whole[:4]]
     monkeypatch.setattr(snapshot, "MAX_ENDED", -(-whole.arm.size // 3))
-    part = ended()
-    assert part.step == 3
+    sample = ended()
+    assert sample.step == 3
     for name in ("arm", "end", "value"):
-        assert getattr(part, name).tolist() == getattr(whole, name)[::3].tolist()
-    found = by_name(live.diagnostics())
+        assert getattr(sample, name).tolist() == getattr(whole, name)[::3].tolist()
+    checks = by_name(live.diagnostics())
     for name in ("drift", "loss", "delay"):
-        assert f"Read: one assignment in 3, {part.arm.size:,} ended" in found[name].sentence
-        assert found[name].details["every"] == 3
+        assert f"Read: one assignment in 3, {sample.arm.size:,} ended" in checks[name].sentence
+        assert checks[name].details["every"] == 3
 
 
 def test_time_is_up_whether_or_not_anybody_ticked(store):
@@ -226,8 +226,8 @@ def test_time_is_up_whether_or_not_anybody_ticked(store):
 
     store._settings.clock.advance(1_000)
 
-    found = by_name(live.diagnostics())["loss"]
-    assert sum(one["defaulted"] for one in found.details["arms"]) == 10
+    checks = by_name(live.diagnostics())["loss"]
+    assert sum(row["defaulted"] for row in checks.details["arms"]) == 10
     assert live.status().defaulted == 0, "looking changes nothing"
 
 
@@ -243,30 +243,30 @@ class TestLoss:
         clock = store._settings.clock
         for n in range(1_500):
             clock.advance(1.0)
-            given = live.assign(n)
-            if given.id is None:
+            assignment = live.assign(n)
+            if assignment.id is None:
                 continue
-            live.expose(given.id)
-            if uniform_at("lost", n) >= lost[given.arm]:
-                live.reward(given.id, int(uniform_at("paid", n) < 0.5))
+            live.expose(assignment.id)
+            if uniform_at("lost", n) >= lost[assignment.arm]:
+                live.reward(assignment.id, int(uniform_at("paid", n) < 0.5))
         clock.advance(10)
         return live
 
     def test_one_arm_loses_rewards(self, store):
         live = self.lossy(store, {"red": 0.0, "blue": 0.4})
 
-        found = by_name(live.diagnostics())["loss"]
+        checks = by_name(live.diagnostics())["loss"]
 
-        assert found.verdict == "alarm"
-        assert "rewards of one arm fail to come more often" in found.sentence
+        assert checks.verdict == "alarm"
+        assert "rewards of one arm fail to come more often" in checks.sentence
 
     def test_silence_may_be_how_nothing_is_reported(self, store):
         live = self.lossy(store, {"red": 0.0, "blue": 0.4})
 
-        found = by_name(live.diagnostics(silence_is_zero=True))["loss"]
+        checks = by_name(live.diagnostics(silence_is_zero=True))["loss"]
 
-        assert found.verdict == "fine"
-        assert found.details["silence_is_zero"]
+        assert checks.verdict == "fine"
+        assert checks.details["silence_is_zero"]
 
     def test_late_rewards_are_counted_once(self, store):
         live = store.start("shop", experiment(), options=self.options())
@@ -279,7 +279,7 @@ class TestLoss:
 
         arms = by_name(live.diagnostics())["loss"].details["arms"]
 
-        assert sum(one["late"] for one in arms) == 1
+        assert sum(row["late"] for row in arms) == 1
 
 
 @pytest.mark.parametrize("now", [0.0, 1.8e9 + START])
@@ -288,9 +288,11 @@ def test_a_clock_that_is_far_off(tmp_path, now):
     with sl.open(url, clock=sl.VirtualClock(START)) as store:
         store.start("shop", experiment())
     with sl.open(url, clock=sl.VirtualClock(now)) as store:
-        found = by_name(store.load("shop").diagnostics())["open slots"]
+        checks = by_name(store.load("shop").diagnostics())["open slots"]
 
-    assert "replication 0, opened at 2023-11-14T22:13:20+00:00, far from the time" in found.sentence
+    assert (
+        "replication 0, opened at 2023-11-14T22:13:20+00:00, far from the time" in checks.sentence
+    )
 
 
 def test_delays_count_from_exposure(store):
@@ -302,16 +304,16 @@ def test_delays_count_from_exposure(store):
     )
     live = store.start("shop", experiment(replications=20), options=options)
     for n in range(200):
-        given = live.assign(n)
+        assignment = live.assign(n)
         store._settings.clock.advance(50)
-        live.expose(given.id)
+        live.expose(assignment.id)
         store._settings.clock.advance(95)
-        live.reward(given.id, n % 2)
+        live.reward(assignment.id, n % 2)
 
-    found = by_name(live.diagnostics())["delay"]
+    checks = by_name(live.diagnostics())["delay"]
 
-    assert found.verdict == "alarm"
-    assert all(one["median"] == 95 for one in found.details["arms"])
+    assert checks.verdict == "alarm"
+    assert all(row["median"] == 95 for row in checks.details["arms"])
 
 
 class TestSampleRatio:
@@ -333,11 +335,11 @@ class TestSampleRatio:
     def test_calls_of_one_user_are_not_several_users(self, store):
         live = store.start("shop", experiment(), options=sl.LiveOptions(traffic_share=0.5))
 
-        found = self.counted(live, ASSIGNED=400, STICKY=7_600, NOT_IN_TRAFFIC_SHARE=8_600)
+        checks = self.counted(live, ASSIGNED=400, STICKY=7_600, NOT_IN_TRAFFIC_SHARE=8_600)
 
-        assert found.details["calls_a_user"] == 20
-        assert (found.details["inside"], found.details["outside"]) == (400, 430)
-        assert found.verdict == "fine"
+        assert checks.details["calls_a_user"] == 20
+        assert (checks.details["inside"], checks.details["outside"]) == (400, 430)
+        assert checks.verdict == "fine"
 
     def test_calls_that_are_still_in_memory_count(self, store):
         live = store.start("shop", experiment())
@@ -358,27 +360,27 @@ class TestReplayAudit:
         users = Users(live.experiment, BERNOULLI)
         differences = {}
         for unit in range(20_000):
-            if (given := live.assign(unit)).id is None:
+            if (assignment := live.assign(unit)).id is None:
                 break
-            one = live.describe(given.id)
-            value = users.reward(live, given.id)
-            if one.audit:
-                fresh = int(uniform_at("audit", unit) < BERNOULLI.means[one.arm_index] + shift)
-                differences[one.replication] = differences.get(one.replication, 0) + fresh - value
+            row = live.describe(assignment.id)
+            value = users.reward(live, assignment.id)
+            if row.audit:
+                fresh = int(uniform_at("audit", unit) < BERNOULLI.means[row.arm_index] + shift)
+                differences[row.replication] = differences.get(row.replication, 0) + fresh - value
                 value = fresh
-            live.reward(given.id, value)
+            live.reward(assignment.id, value)
         return live, differences
 
     def test_users_give_what_was_replayed(self, store):
         live, differences = self.run(store, 0.0)
 
-        found = by_name(live.diagnostics())["replay audit"]
+        checks = by_name(live.diagnostics())["replay audit"]
 
-        assert found.p_value > budget.ALARM
+        assert checks.p_value > budget.ALARM
         counted = [differences[number] for number in range(live.status().complete - 1)]
-        assert found.details["replications"] in (len(counted), len(counted) + 1)
-        if found.details["replications"] == len(counted):
-            assert found.details["mean"] == pytest.approx(np.mean(counted))
+        assert checks.details["replications"] in (len(counted), len(counted) + 1)
+        if checks.details["replications"] == len(counted):
+            assert checks.details["mean"] == pytest.approx(np.mean(counted))
 
     def test_users_give_less_now(self, store):
         live, _ = self.run(store, -0.5)
@@ -403,7 +405,7 @@ class TestSamePolicy:
     def found(self, store, **changes):
         live = store.start("shop", experiment(**changes))
         finish(live, Users(live.experiment, BERNOULLI))
-        return [one for one in live.diagnostics() if one.name == "same policy"]
+        return [row for row in live.diagnostics() if row.name == "same policy"]
 
     @pytest.mark.slow
     def test_deterministic_ones_agree_to_the_bit(self, store):
@@ -413,10 +415,10 @@ class TestSamePolicy:
 
         assert first.details["policies"] == ["b", "a"]
         assert second.details["policies"] == ["c", "a"]
-        for one in (first, second):
-            assert one.verdict == "fine"
-            assert one.details["exact"]
-            assert one.details["replications"] == 12
+        for row in (first, second):
+            assert row.verdict == "fine"
+            assert row.details["exact"]
+            assert row.details["replications"] == 12
         live = store.peek("shop")
         names = ["c", "other"]
         rewards = live._replications.read(lambda ledger: ledger.rewards(names))
@@ -426,9 +428,9 @@ class TestSamePolicy:
     def test_with_shared_noise_they_do_too(self, store):
         policies = {"a": "thompson_bernoulli", "b": "thompson_bernoulli"}
 
-        (one,) = self.found(store, policies=policies, design="replay(share_noise=true)")
+        (row,) = self.found(store, policies=policies, design="replay(share_noise=true)")
 
-        assert (one.verdict, one.details["exact"]) == ("fine", True)
+        assert (row.verdict, row.details["exact"]) == ("fine", True)
 
     @pytest.mark.slow
     @pytest.mark.parametrize(
@@ -439,10 +441,10 @@ class TestSamePolicy:
         ],
     )
     def test_otherwise_they_differ_at_random(self, store, changes):
-        (one,) = self.found(store, **changes)
+        (row,) = self.found(store, **changes)
 
-        assert not one.details["exact"]
-        assert one.p_value > budget.ALARM
+        assert not row.details["exact"]
+        assert row.p_value > budget.ALARM
 
     @pytest.mark.slow
     def test_different_ones_are_not_compared(self, store):
@@ -481,11 +483,11 @@ def test_a_ledger_that_was_edited(any_store):
     change = "UPDATE entry SET value = 1 - value WHERE replication = 5 AND position < 8"
     any_store.database.write(lambda transaction: transaction.connection.execute(change))
 
-    found = by_name(live.diagnostics())
+    checks = by_name(live.diagnostics())
 
-    assert found["rebuild"].verdict == "alarm"
-    assert found["rebuild"].sentence.startswith("Replication 5: ")
-    assert "same policy" not in found, "there is no check of what cannot be derived"
+    assert checks["rebuild"].verdict == "alarm"
+    assert checks["rebuild"].sentence.startswith("Replication 5: ")
+    assert "same policy" not in checks, "there is no check of what cannot be derived"
     assert live.status().status == "complete", "looking changes nothing"
 
 
@@ -495,15 +497,15 @@ class TestOpenSlots:
         live.assign("somebody")
         store._settings.clock.advance(7_200)
 
-        found = by_name(live.diagnostics())["open slots"]
+        checks = by_name(live.diagnostics())["open slots"]
 
-        assert found.verdict == "fine"
-        assert found.details["head_of_line"] == 0
-        assert found.details["open_for_seconds"] == 7_200
-        assert found.details["wanted"] == live.status().wanted == 4
-        assert found.details["assigned"] == 1
-        assert "4 entries wait for a user and 1 for a reward" in found.sentence
-        assert "replication 0, open for 2 h" in found.sentence
+        assert checks.verdict == "fine"
+        assert checks.details["head_of_line"] == 0
+        assert checks.details["open_for_seconds"] == 7_200
+        assert checks.details["wanted"] == live.status().wanted == 4
+        assert checks.details["assigned"] == 1
+        assert "4 entries wait for a user and 1 for a reward" in checks.sentence
+        assert "replication 0, open for 2 h" in checks.sentence
 
     @pytest.mark.slow
     def test_a_replication_that_takes_far_longer_than_others(self, store):
@@ -515,7 +517,12 @@ class TestOpenSlots:
         users = Users(live.experiment, BERNOULLI)
         first = live.assign("never answers")
         assert live.describe(first.id).replication == 0
-        serve(live, store._settings.clock, lambda given, _: users.reward(live, given.id), units=800)
+        serve(
+            live,
+            store._settings.clock,
+            lambda assignment, _: users.reward(live, assignment.id),
+            units=800,
+        )
 
         early = by_name(live.diagnostics())["open slots"]
         store._settings.clock.advance(10_000)
@@ -542,20 +549,20 @@ class TestOpenSlots:
             assert by_name(live.diagnostics())["open slots"].verdict == "fine" or n > MAX_VOIDS
             live.void(live.assign(n).id)
 
-        found = by_name(live.diagnostics())["open slots"]
+        checks = by_name(live.diagnostics())["open slots"]
 
-        assert found.verdict == "watch"
-        assert found.details["voided_often"] == [
+        assert checks.verdict == "watch"
+        assert checks.details["voided_often"] == [
             {"replication": 0, "arm": "red", "position": 0, "times": MAX_VOIDS + 1}
         ]
-        assert "1 entry was voided more than 20 times" in found.sentence
-        assert "that of arm red in replication 0 21 times" in found.sentence
+        assert "1 entry was voided more than 20 times" in checks.sentence
+        assert "that of arm red in replication 0 21 times" in checks.sentence
 
     def test_nothing_is_open_any_more(self, store):
         live = store.start("shop", experiment(replications=2))
         finish(live, Users(live.experiment, BERNOULLI))
 
-        found = by_name(live.diagnostics())["open slots"]
+        checks = by_name(live.diagnostics())["open slots"]
 
-        assert found.verdict == "fine"
-        assert found.sentence == "No replication is open."
+        assert checks.verdict == "fine"
+        assert checks.sentence == "No replication is open."

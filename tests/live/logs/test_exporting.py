@@ -50,18 +50,18 @@ def of_every_kind(store):
     """An experiment with entries wanted, assigned, exposed, observed and defaulted, and a voided assignment."""
     options = sl.LiveOptions(exposure="explicit", lease_seconds=60, open_replications=3)
     live = store.start("shop", experiment(), options=options)
-    given = [live.assign(unit).id for unit in range(6)]
-    live.void(given[0])
-    for id in given[1:5]:
+    ids = [live.assign(unit).id for unit in range(6)]
+    live.void(ids[0])
+    for id in ids[1:5]:
         live.expose(id)
-    live.reward(given[1], -0.1)
-    live.reward(given[1], -0.1)
+    live.reward(ids[1], -0.1)
+    live.reward(ids[1], -0.1)
     with pytest.raises(sl.Conflict):
-        live.reward(given[1], 7.0)
+        live.reward(ids[1], 7.0)
     store._settings.clock.advance(86_400.0)
     live.tick()
     with pytest.raises(sl.Conflict):
-        live.reward(given[2], 1 / 3)
+        live.reward(ids[2], 1 / 3)
     live.assign("waits")
     shown = live.assign("shown")
     live.expose(shown.id)
@@ -93,8 +93,8 @@ def test_every_entry_and_every_assignment_is_there(store, tmp_path):
     assert states.count("wanted") == status.wanted
     assert states.count("voided") == status.voided > 0
     ledger = [row for row in rows if row["state"] != "voided"]
-    places = [(row["replication"], row["arm_index"], row["position"]) for row in ledger]
-    assert places == sorted(set(places))
+    indices = [(row["replication"], row["arm_index"], row["position"]) for row in ledger]
+    assert indices == sorted(set(indices))
     assert about["kind"] == "experiment"
     assert sl.Experiment.from_dict(about["definition"]) == live.experiment
     assert about["digest"] == live.experiment.digest
@@ -106,10 +106,10 @@ def test_a_row_says_what_describe_says(store, tmp_path):
     live.export(tmp_path / "ledger.jsonl")
     _, rows = read_jsonl(tmp_path / "ledger.jsonl")
 
-    known = [row for row in rows if row["assignment"]]
+    entries = [row for row in rows if row["assignment"]]
 
-    assert len(known) == live.status().users + live.status().voided
-    for row in known:
+    assert len(entries) == live.status().users + live.status().voided
+    for row in entries:
         one = live.describe(row["assignment"])
         assert row["state"] == one.status
         same = ("replication", "policy", "arm", "arm_index", "position", "value", "source")
@@ -186,9 +186,9 @@ def test_the_ledger_read_back_gives_the_same_runs(memory, tmp_path, design):
     users = Users(live.experiment, ENVIRONMENT)
     audits = 0
     for unit in range(1_000):
-        if (given := live.assign(unit)).id:
-            audits += live.describe(given.id).audit
-            live.reward(given.id, users.reward(live, given.id))
+        if (assignment := live.assign(unit)).id:
+            audits += live.describe(assignment.id).audit
+            live.reward(assignment.id, users.reward(live, assignment.id))
     live.export(tmp_path / "ledger.jsonl")
 
     about, rows = read_jsonl(tmp_path / "ledger.jsonl")
@@ -257,7 +257,7 @@ def test_a_file_that_cannot_be_written_is_reported_and_leaves_nothing(
     with pytest.raises(sl.Invalid, match=message):
         live.export(path, **arguments)
 
-    assert [one.name for one in tmp_path.iterdir()] == ["folder.csv"]
+    assert [row.name for row in tmp_path.iterdir()] == ["folder.csv"]
 
 
 def test_what_was_there_stays_if_writing_fails(memory, tmp_path, monkeypatch):
@@ -285,7 +285,7 @@ def test_memory_does_not_grow_with_the_ledger(tmp_path, monkeypatch, suffix):
         live = store.start("shop", experiment(arms=2))
         live.export(tmp_path / f"b.{suffix}")  # whatever is imported meanwhile
         key = {"experiment": 1, "replication": 0, "stack_owner": 0, "arm": 0}
-        wide = ({**key, "position": place + 1} for place in range(20_000))
+        wide = ({**key, "position": index + 1} for index in range(20_000))
         store.database.write(lambda transaction: transaction.execute_many("want", wide))
         tracemalloc.start()
         try:

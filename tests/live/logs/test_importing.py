@@ -29,8 +29,8 @@ def log_of(design, policy="old", environment=BERNOULLI, replications=None):
     """What one policy of an experiment would have logged."""
     rows = []
     for number in range(replications or design.replications):
-        one = sl.trace(design, environment, number)[policy]
-        for arm, reward in zip(one.arms.tolist(), one.rewards.tolist(), strict=True):
+        trajectory = sl.trace(design, environment, number)[policy]
+        for arm, reward in zip(trajectory.arms.tolist(), trajectory.rewards.tolist(), strict=True):
             rows.append({"run": f"r{number}", "shown": design.arm_names[arm], "paid": reward})
     return rows
 
@@ -82,16 +82,16 @@ def test_how_far_each_gets_is_what_the_trace_says(store):
     reaches = {name: [] for name in design.policies}
     for number in range(4):
         traces = record.live.trace(number)
-        for name, one in traces.items():
-            reaches[name].append(one.arms.size)
-            known = np.bincount(traces["old"].arms, minlength=3)
-            used = np.bincount(one.arms, minlength=3)
-            assert (used <= known).all()
-    for name, one in record.policies.items():
-        assert one.replications == 4
-        assert one.replayed == sum(reaches[name])
-        assert one.finished == reaches[name].count(40)
-        assert one.users_at_least == sum(reach < 40 for reach in reaches[name])
+        for name, trajectory in traces.items():
+            reaches[name].append(trajectory.arms.size)
+            entries = np.bincount(traces["old"].arms, minlength=3)
+            used = np.bincount(trajectory.arms, minlength=3)
+            assert (used <= entries).all()
+    for name, trajectory in record.policies.items():
+        assert trajectory.replications == 4
+        assert trajectory.replayed == sum(reaches[name])
+        assert trajectory.finished == reaches[name].count(40)
+        assert trajectory.users_at_least == sum(reach < 40 for reach in reaches[name])
     assert record.policies["old"].finished == 4
     assert record.live.status().wanted == 4, "in phase order one policy of a replication asks"
 
@@ -128,9 +128,9 @@ def test_an_object_of_the_application(store):
 
     design = experiment(policies={"mine": sl.External("turn"), "new": "ucb1"})
     rows = [
-        {"run": number, "shown": ARMS[place % 3], "paid": place % 2}
+        {"run": number, "shown": ARMS[index % 3], "paid": index % 2}
         for number in range(2)
-        for place in range(30)
+        for index in range(30)
     ]
     makers = {"turn": InTurn}
 
@@ -148,17 +148,17 @@ def test_an_object_of_the_application(store):
 class TestALogByAnotherPolicy:
     def test_the_first_difference_has_its_line(self, store, tmp_path):
         rows = log_of(experiment())
-        place = next(
+        index = next(
             n for n in range(60, 160) if rows[n]["shown"] == "red" and rows[n - 1]["shown"] == "red"
         )
-        rows[place]["shown"] = "blue"
+        rows[index]["shown"] = "blue"
         path = write_csv(tmp_path / "log.csv", rows)
 
         record = imported(store, experiment(), path, logged_by="old", mismatch_ok=True)
 
         assert not record.agrees
         assert record.agreement.startswith(
-            f"ucb1(alpha=2) would have written another log; first difference at line {place + 2}: it would "
+            f"ucb1(alpha=2) would have written another log; first difference at line {index + 2}: it would "
             "have played 'red', the log has 'blue'; 1 of 4 replications differ"
         )
         assert "randomised" not in record.agreement
@@ -188,8 +188,8 @@ class TestALogByAnotherPolicy:
                 "paid": users.reward_at(Place(number, None, arm, at)),
             }
             for number in range(4)
-            for arm, many in ((0, 1), (1, 2), (2, 200))
-            for at in range(many)
+            for arm, count in ((0, 1), (1, 2), (2, 200))
+            for at in range(count)
         ]
         with sl.open(url) as store:
             record = imported(store, design, rows, horizon=40)
@@ -317,10 +317,10 @@ def test_what_was_imported_is_audited_once_it_is_replayed(store):
 
     audited = 0
     for unit in range(500):
-        given = record.live.assign(unit)
-        if given.id is not None:
-            audited += record.live.describe(given.id).audit
-            record.live.reward(given.id, 1)
+        assignment = record.live.assign(unit)
+        if assignment.id is not None:
+            audited += record.live.describe(assignment.id).audit
+            record.live.reward(assignment.id, 1)
     assert audited > 0.2 * record.policies["new"].replayed
     assert record.live.status().status == "complete"
     assert record.live.verify() == 4
@@ -328,8 +328,8 @@ def test_what_was_imported_is_audited_once_it_is_replayed(store):
 
 def test_rows_are_ordered_by_time(store):
     design = experiment()
-    rows = [{**row, "at": place} for place, row in enumerate(log_of(design))]
-    mixed = [rows[place] for place in np.random.default_rng(1).permutation(len(rows))]
+    rows = [{**row, "at": index} for index, row in enumerate(log_of(design))]
+    mixed = [rows[index] for index in np.random.default_rng(1).permutation(len(rows))]
 
     record = imported(store, design, mixed, logged_by="old", time="at")
 
@@ -338,11 +338,11 @@ def test_rows_are_ordered_by_time(store):
 
 
 def test_one_replication_and_arms_as_found(store):
-    rows = [{"shown": f"a{place % 12}", "paid": place / 7} for place in range(60)]
+    rows = [{"shown": f"a{index % 12}", "paid": index / 7} for index in range(60)]
     columns = {"arm": "shown", "reward": "paid", "sorted_ok": True}
     record = store.import_log("shop", rows, policies={"new": "ucb1"}, **columns)
 
-    assert record.live.experiment.arm_names == tuple(f"a{place}" for place in range(12))
+    assert record.live.experiment.arm_names == tuple(f"a{index}" for index in range(12))
     assert record.live.experiment.replications == 1
     assert record.live.experiment.horizon == 60
     assert record.live.trace(0)["new"].rewards.tolist()[:12] == [n / 7 for n in range(12)]
@@ -489,8 +489,8 @@ def test_a_long_log(url):
         record = store.import_log(
             "shop", rows, arm="shown", reward="paid", arms=ARMS, policies={"only": "always(arm=1)"}
         )
-        one = record.live.trace(0)["only"]
+        trajectory = record.live.trace(0)["only"]
 
         assert record.rows == 12_000
-        assert one.rewards.tolist() == values[arms == 1].tolist()
+        assert trajectory.rewards.tolist() == values[arms == 1].tolist()
         assert store.load("shop").status().imported == 12_000

@@ -72,8 +72,8 @@ def test_logs_of_policies_are_in_order():
     """Rewards that rise because a policy learns are not sorted; a false alarm has a chance below 1e-6."""
     for seed in range(20):
         design = sl.Experiment(policies=POLICIES, arms=3, horizon=300, replications=1, seed=seed)
-        for one in sl.trace(design, "bernoulli(0.1, 0.3, 0.9)", 0).values():
-            log = log_of(one.arms, one.rewards)
+        for trajectory in sl.trace(design, "bernoulli(0.1, 0.3, 0.9)", 0).values():
+            log = log_of(trajectory.arms, trajectory.rewards)
             assert not sorted_by_reward(log)
             assert not sorted_by_arm(log)
 
@@ -126,7 +126,7 @@ def test_a_policy_that_tries_one_arm_after_the_other_wrote_a_log_sorted_by_arm()
             pass
 
     policies = {"blocks": sl.External("blocks"), "new": "ucb1"}
-    rows = [{"arm": "abc"[place // 20], "paid": place % 2} for place in range(60)]
+    rows = [{"arm": "abc"[index // 20], "paid": index % 2} for index in range(60)]
     more = {"arm": "arm", "reward": "paid", "policies": policies, "makers": {"blocks": InBlocks}}
     with sl.open("sqlite://") as store:
         assert store.import_log("shop", rows, **more, logged_by="blocks").agrees

@@ -38,10 +38,10 @@ def start():
 
 def assert_simulated(live, environment, experiment=None):
     expected = sl.simulate(experiment or live.experiment, environment, checkpoints=[5, 20])
-    found = live.runs([5, 20])
-    assert np.array_equal(found.rewards, expected.rewards)
-    assert np.array_equal(found.pulls, expected.pulls)
-    assert np.array_equal(found.interactions, expected.interactions)
+    outcome = live.runs([5, 20])
+    assert np.array_equal(outcome.rewards, expected.rewards)
+    assert np.array_equal(outcome.pulls, expected.pulls)
+    assert np.array_equal(outcome.interactions, expected.interactions)
 
 
 CALM = {"delay": 30}
@@ -73,16 +73,16 @@ def test_without_lost_or_late_rewards_the_runs_are_the_simulations(
     exposure = "explicit" if "unexposed" in rough else "implicit"
     live = start(experiment, order=order, exposure=exposure, open_replications=at_once)
 
-    found = sl.rehearse(live, environment, traffic=rough, seed=3)
+    outcome = sl.rehearse(live, environment, traffic=rough, seed=3)
 
-    assert found.finished
-    assert (found.status.complete, found.late, found.status.defaulted) == (6, 0, 0)
+    assert outcome.finished
+    assert (outcome.status.complete, outcome.late, outcome.status.defaulted) == (6, 0, 0)
     assert_simulated(live, environment)
-    control, *others = policies
+    control, *copies = policies
     means = dict(zip(policies, live.runs().rewards[:, :, -1].mean(axis=0), strict=True))
-    assert found.effects == pytest.approx({one: means[one] - means[control] for one in others})
+    assert outcome.effects == pytest.approx({row: means[row] - means[control] for row in copies})
     if rough is ROUGH:
-        assert min(found.duplicates, found.status.voided, found.status.answers["STICKY"]) > 0
+        assert min(outcome.duplicates, outcome.status.voided, outcome.status.answers["STICKY"]) > 0
 
 
 @pytest.mark.slow
@@ -113,25 +113,25 @@ def test_it_stops_after_the_days_and_continues_where_it_was(start):
 @pytest.mark.slow
 def test_calls_come_at_the_given_rate(start):
     live = start(experiment_of(horizon=1000, replications=100), open_replications=1)
-    found = sl.rehearse(
+    outcome = sl.rehearse(
         live, BERNOULLI, traffic={"arrivals_per_day": 2000, "delay": 3000}, days=1, seed=budget.SEED
     )
-    assert abs(found.calls - 2000) < budget.z_bound() * np.sqrt(2000)
-    assert found.units == found.calls
-    assert found.turned_away + found.status.users == found.calls
-    assert found.turned_away_share > 0.9
+    assert abs(outcome.calls - 2000) < budget.z_bound() * np.sqrt(2000)
+    assert outcome.units == outcome.calls
+    assert outcome.turned_away + outcome.status.users == outcome.calls
+    assert outcome.turned_away_share > 0.9
 
 
 @pytest.mark.slow
 def test_a_lost_reward_is_the_default_and_the_given_share_is_lost(start):
     live = start(experiment_of(horizon=100), reward={"default": 1.0, "window_seconds": 600})
-    found = sl.rehearse(
+    outcome = sl.rehearse(
         live, "bernoulli(0, 0, 0)", traffic={"loss": 0.3, "delay": 10}, seed=budget.SEED
     )
 
-    budget.assert_count(found.status.defaulted, found.status.users, 0.3)
+    budget.assert_count(outcome.status.defaulted, outcome.status.users, 0.3)
     trace = live.trace(0)
-    assert {float(value) for one in trace.values() for value in one.rewards} == {0.0, 1.0}
+    assert {float(value) for row in trace.values() for value in row.rewards} == {0.0, 1.0}
 
 
 def test_a_reward_after_its_window_is_late_and_the_default_counts(start):
@@ -139,18 +139,20 @@ def test_a_reward_after_its_window_is_late_and_the_default_counts(start):
         experiment_of(policies={"a": "ucb1", "b": "uniform"}),
         reward={"default": 0.5, "window_seconds": 60},
     )
-    found = sl.rehearse(live, "gaussian(1, 2, 3)", traffic={"delay": 61, "duplicates": 0.5})
-    assert found.status.defaulted == found.status.users == found.late
+    outcome = sl.rehearse(live, "gaussian(1, 2, 3)", traffic={"delay": 61, "duplicates": 0.5})
+    assert outcome.status.defaulted == outcome.status.users == outcome.late
     assert (live.runs().rewards[:, :, -1] == 10.0).all()
 
 
 @pytest.mark.slow
 def test_users_who_never_see_their_arm_are_replaced(start):
     live = start(experiment_of(horizon=100), exposure="explicit", lease_seconds=30)
-    found = sl.rehearse(live, BERNOULLI, traffic={"unexposed": 0.25, "delay": 10}, seed=budget.SEED)
-    voided, users = found.status.voided, found.status.users
+    outcome = sl.rehearse(
+        live, BERNOULLI, traffic={"unexposed": 0.25, "delay": 10}, seed=budget.SEED
+    )
+    voided, users = outcome.status.voided, outcome.status.users
     budget.assert_count(voided, voided + users, 0.25)
-    assert found.status.defaulted == 0
+    assert outcome.status.defaulted == 0
 
 
 @pytest.mark.slow
@@ -160,12 +162,12 @@ def test_arms_drift_with_the_users_and_rewards_0_and_1_stay_so(start):
     live = start(experiment, open_replications=1)
     drifting = "drifting(bernoulli(0.9, 0.5, 0.1), bernoulli(0.1, 0.5, 0.9), over=500)"
     sl.rehearse(live, drifting, traffic={"delay": 0}, seed=budget.SEED)
-    one = [live.trace(number)["a"] for number in range(5)]
-    arms, rewards = (np.concatenate([getattr(o, n) for o in one]) for n in ("arms", "rewards"))
+    row = [live.trace(number)["a"] for number in range(5)]
+    arms, rewards = (np.concatenate([getattr(o, n) for o in row]) for n in ("arms", "rewards"))
     assert {*rewards} == {0.0, 1.0}
     users = np.arange(1, 1501)
-    for part, mean in ((users <= 500, 0.5), (users > 500, 0.1)):
-        paid = rewards[part & (arms == 0)]
+    for share, mean in ((users <= 500, 0.5), (users > 500, 0.1)):
+        paid = rewards[share & (arms == 0)]
         spread = 0.5 * (paid.size**-0.5)
         assert abs(paid.mean() - mean) < 5.4 * spread  # false alarm 1e-7
 
@@ -177,22 +179,22 @@ def test_arms_switch_with_the_users_and_all_that_is_shown_names_the_claims_that_
     )
     live = start(experiment, reward={"max": 3.0, "window_seconds": 60}, open_replications=1)
     switching = "switching(empirical([1], [2], [2]), empirical([1.5], [2], [2]), every=20)"
-    found = sl.rehearse(live, switching, traffic={"delay": 0})
+    outcome = sl.rehearse(live, switching, traffic={"delay": 0})
 
     for policy in "ab":
         paid = np.concatenate([live.trace(number)[policy].rewards for number in range(2)])
         assert paid.tolist() == [1.0] * 20 + [1.5] * 20 + [1.0] * 10
-    assert "not i.i.d." in found.caution
-    assert "a replayed reward comes from another time" in found.caution
-    assert found.caution in str(found)
-    assert found.to_dict()["caution"] == found.caution
-    assert live.runs().notes == (found.caution,)
+    assert "not i.i.d." in outcome.caution
+    assert "a replayed reward comes from another time" in outcome.caution
+    assert outcome.caution in str(outcome)
+    assert outcome.to_dict()["caution"] == outcome.caution
+    assert live.runs().notes == (outcome.caution,)
     result = sl.compare(live.runs())
-    assert result.cautions[0] == found.caution
+    assert result.cautions[0] == outcome.caution
     assert "not i.i.d." in result.to_html()
-    (check,) = (one for one in live.diagnostics() if one.name == "moving arms")
-    assert (check.verdict, check.sentence) == ("alarm", found.caution)
-    assert [(one.what, one.subject) for one in live.history()][1] == (
+    (check,) = (row for row in live.diagnostics() if row.name == "moving arms")
+    assert (check.verdict, check.sentence) == ("alarm", outcome.caution)
+    assert [(row.what, row.subject) for row in live.history()][1] == (
         "rehearsed on",
         "switching(empirical([1], [2], [2]), empirical([1.5], [2], [2]), every=20, repeat=true)",
     )
@@ -213,19 +215,19 @@ def test_a_rehearsal_that_is_continued_goes_on_counting_users(start):
 
 def test_arms_that_stand_still_have_no_caution(start):
     live = start()
-    found = sl.rehearse(live, BERNOULLI, traffic=CALM)
-    assert found.caution is None
-    assert "caution" not in str(found)
+    outcome = sl.rehearse(live, BERNOULLI, traffic=CALM)
+    assert outcome.caution is None
+    assert "caution" not in str(outcome)
     assert live.runs().notes == ()
-    assert "moving arms" not in [one.name for one in live.diagnostics()]
+    assert "moving arms" not in [row.name for row in live.diagnostics()]
 
 
 @pytest.mark.slow
 def test_an_audit_is_a_new_draw_and_changes_no_result(start):
     live = start(experiment_of(replications=20), audit_share=0.5)
-    found = sl.rehearse(live, BERNOULLI, traffic=CALM)
+    outcome = sl.rehearse(live, BERNOULLI, traffic=CALM)
     runs = sl.simulate(live.experiment, BERNOULLI)
-    assert found.status.users > int(runs.interactions.sum())
+    assert outcome.status.users > int(runs.interactions.sum())
     assert_simulated(live, BERNOULLI)
 
 
@@ -245,13 +247,13 @@ def test_a_late_challenger_is_rehearsed_too(start):
 def test_progress_is_the_record_so_far(start, monkeypatch):
     monkeypatch.setattr(rehearsal, "REPORT_EVERY", 0.0)
     seen = []
-    found = sl.rehearse(start(), BERNOULLI, traffic=CALM, progress=seen.append)
-    assert [one.calls for one in seen] == sorted(one.calls for one in seen)
-    assert seen[-1]._replace(effects=found.effects) == found
-    text = str(found)
+    outcome = sl.rehearse(start(), BERNOULLI, traffic=CALM, progress=seen.append)
+    assert [row.calls for row in seen] == sorted(row.calls for row in seen)
+    assert seen[-1]._replace(effects=outcome.effects) == outcome
+    text = str(outcome)
     assert "until the experiment ended" in text
-    assert f"{found.status.users:,} took part" in text
-    assert found.to_dict()["status"]["complete"] == 6
+    assert f"{outcome.status.users:,} took part" in text
+    assert outcome.to_dict()["status"]["complete"] == 6
 
 
 def test_real_time_is_refused():

@@ -24,8 +24,10 @@ def experiment_of(horizon):
 
 def test_no_environment_is_left_out():
     """One that is added needs its law here, or examples in `cases`, which pair it with every policy."""
-    known = {type(environment) for environment in DISTRIBUTIONS} | {*cases.environment_examples(3)}
-    assert known == {*cases.ENVIRONMENT_CLASSES}
+    covered = {type(environment) for environment in DISTRIBUTIONS} | {
+        *cases.environment_examples(3)
+    }
+    assert covered == {*cases.ENVIRONMENT_CLASSES}
 
 
 def assert_discrete(sample, law):
@@ -75,10 +77,10 @@ def test_compiled_is_plain_python(environment):
 def test_the_loop_is_plain_python(environment):
     """Each period, bit for bit."""
     runner = PolicyRunner(experiment_of(60), environment, "it")
-    checkpoints, some = np.arange(1, 61), range(3, 5)
-    compiled = runner.run(some, checkpoints)
+    checkpoints, replications = np.arange(1, 61), range(3, 5)
+    compiled = runner.run(replications, checkpoints)
 
-    for row, replication in enumerate(some):
+    for row, replication in enumerate(replications):
         plain = PlainRunner(runner).run(replication, checkpoints)
         np.testing.assert_array_equal(plain.rewards[0], compiled.rewards[row])
         np.testing.assert_array_equal(plain.pulls[0], compiled.pulls[row])

@@ -37,13 +37,17 @@ def first_rewards(environment, arm, replications, arms=3):
     return sl.simulate(experiment, environment).rewards[:, 0, 0]
 
 
-@pytest.mark.parametrize("kind", cases.ENVIRONMENT_CLASSES, ids=lambda kind: kind.__name__)
-def test_every_environment_is_documented_public_and_has_examples(kind):
+@pytest.mark.parametrize(
+    "environment_class",
+    cases.ENVIRONMENT_CLASSES,
+    ids=lambda environment_class: environment_class.__name__,
+)
+def test_every_environment_is_documented_public_and_has_examples(environment_class):
     """Its docstring says what it pays; it is in the public list; the tests know parameters to try."""
-    assert len(kind.__doc__) > 40
-    assert getattr(sl, kind.__name__) is kind
-    assert cases.environment_example(kind)
-    assert ENVIRONMENTS[text_forms.name_of(kind)] is kind
+    assert len(environment_class.__doc__) > 40
+    assert getattr(sl, environment_class.__name__) is environment_class
+    assert cases.environment_example(environment_class)
+    assert ENVIRONMENTS[text_forms.name_of(environment_class)] is environment_class
 
 
 @pytest.mark.parametrize("environment", EVERY, ids=cases.name)
@@ -159,7 +163,9 @@ def test_all_policies_and_designs_meet_the_same_instance(prior):
 
 
 NAN, INF = float("nan"), float("inf")
-EXAMPLES = [cases.environment_example(kind) for kind in cases.ENVIRONMENT_CLASSES]
+EXAMPLES = [
+    cases.environment_example(environment_class) for environment_class in cases.ENVIRONMENT_CLASSES
+]
 NONSENSE = [
     (
         sl.Bernoulli,
@@ -189,18 +195,22 @@ NONSENSE = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("kind", "field", "value"),
-    [(kind, field, value) for kind, field, values in NONSENSE for value in values],
+    ("environment_class", "field", "value"),
+    [
+        (environment_class, field, value)
+        for environment_class, field, values in NONSENSE
+        for value in values
+    ],
 )
-def test_nonsense_parameters_are_refused_by_name(kind, field, value):
+def test_nonsense_parameters_are_refused_by_name(environment_class, field, value):
     """`Invalid`, and the message says which parameter of which class."""
-    usual = cases.environment_examples(3)[kind][0]
+    usual = cases.environment_examples(3)[environment_class][0]
     experiment = sl.Experiment(policies={"it": "ucb1"}, arms=3, horizon=5, replications=1)
 
     for play in (sl.simulate, sl.trace):
         with pytest.raises(sl.Invalid) as refused:
             play(experiment, usual._replace(**{field: value}))
-        assert f"{kind.__name__}.{field}" in str(refused.value)
+        assert f"{environment_class.__name__}.{field}" in str(refused.value)
 
 
 @pytest.mark.parametrize("environment", EXAMPLES, ids=cases.name)
@@ -220,10 +230,10 @@ def test_every_parameter_is_checked(environment, value):
 @pytest.mark.parametrize("value", [NAN, object(), pd.DataFrame({"a": range(9)})], ids=type)
 def test_every_constructor_refuses_what_is_not_valid(environment, value):
     """Discovery: when it is made, in one line without data."""
-    kind = type(environment)
-    for field in kind._fields:
-        with pytest.raises(sl.Invalid, match=f"{kind.__name__}.{field}") as refused:
-            kind(**{**environment._asdict(), field: value})
+    environment_class = type(environment)
+    for field in environment_class._fields:
+        with pytest.raises(sl.Invalid, match=f"{environment_class.__name__}.{field}") as refused:
+            environment_class(**{**environment._asdict(), field: value})
         assert len(str(refused.value)) < 300
         assert "\n" not in str(refused.value)
 

@@ -249,9 +249,9 @@ def test_what_may_not_be_registered_is_refused():
         Meanless: "Meanless has no means",
         dict: "not a class for an environment",
     }
-    for kind, message in refusals.items():
+    for environment_class, message in refusals.items():
         with pytest.raises(sl.Invalid, match=message):
-            sl.draws(kind)(body)
+            sl.draws(environment_class)(body)
     for no_function in (3, max, partial(body)):
         with pytest.raises(sl.Invalid, match="must be a plain Python function"):
             sl.draws(exponential_waits())(no_function)
@@ -306,14 +306,14 @@ def test_environments_whose_laws_are_of_one_class_keep_their_bodies():
         sl.draws(Add)(lambda parameters, row, arm, bits: parameters.means[arm] + amount)
         return Add
 
-    one, two = add(1.0)((0.0, 0.0)), add(2.0)((0.0, 0.0))
-    laws = [prepared_parameters(env, SEED, range(1), 2) for env in (one, two, one)]
-    assert [draw_function_of(parameters)(parameters, 0, 0, 0) for parameters in laws] == [
+    first, second = add(1.0)((0.0, 0.0)), add(2.0)((0.0, 0.0))
+    prepared = [prepared_parameters(env, SEED, range(1), 2) for env in (first, second, first)]
+    assert [draw_function_of(parameters)(parameters, 0, 0, 0) for parameters in prepared] == [
         1.0,
         2.0,
         1.0,
     ]
-    assert type(laws[0]) is type(laws[2])
+    assert type(prepared[0]) is type(prepared[2])
 
 
 def test_means_may_be_a_property_that_returns_an_array_and_laws_return_a_named_tuple():
@@ -330,8 +330,8 @@ def test_means_may_be_a_property_that_returns_an_array_and_laws_return_a_named_t
         def compiled_parameters(self, seed, replications, arms):
             return None
 
-    for kind in (Slope, Lawless):
-        sl.draws(kind)(lambda parameters, row, arm, bits: parameters.top)
+    for environment_class in (Slope, Lawless):
+        sl.draws(environment_class)(lambda parameters, row, arm, bits: parameters.top)
     assert (sl.simulate(experiment_of(sl.Uniform()), Slope()).rewards == 40).all()
     with pytest.raises(
         sl.Invalid, match=r"Lawless\.compiled_parameters must return a NamedTuple, got None"

@@ -144,20 +144,20 @@ class TestNames:
     @pytest.mark.parametrize("value", [None, "", "  ", math.nan, pd.NA, pd.NaT])
     def test_missing(self, value):
         assert of_values("shown", [value]) == (Problem(2, "arm is missing"),)
-        found = of_values("day", [value], replication="day")
-        assert found == (Problem(2, "replication is missing"),)
+        refused = of_values("day", [value], replication="day")
+        assert refused == (Problem(2, "replication is missing"),)
 
     def test_not_names(self):
-        found = of_values("shown", [["a"], {"a": 1}, b"a"])
-        assert found[0] == (2, "arm is not a name (['a'])")
-        assert len(found) == 3
+        refused = of_values("shown", [["a"], {"a": 1}, b"a"])
+        assert refused[0] == (2, "arm is not a name (['a'])")
+        assert len(refused) == 3
 
     def test_unknown(self):
         assert of_values("shown", ["A"], arm_names=["a"]) == (Problem(2, "unknown arm 'A'"),)
 
     def test_long_values_are_cut(self):
-        ((_, what),) = of_values("shown", ["x" * 1000], arm_names=["a"])
-        assert len(what) < 60
+        ((_, reason),) = of_values("shown", ["x" * 1000], arm_names=["a"])
+        assert len(reason) < 60
 
 
 class TestRewards:
@@ -178,7 +178,7 @@ class TestRewards:
         assert read_log([{"shown": "a", "paid": value}], **NAMES).reward.tolist() == [number]
 
     @pytest.mark.parametrize(
-        ("value", "what"),
+        ("value", "reason"),
         [
             ("abc", "reward is not a number ('abc')"),
             ("1,5", "reward is not a number ('1,5')"),
@@ -195,13 +195,13 @@ class TestRewards:
             ("1e999", "reward is infinite"),
         ],
     )
-    def test_problems(self, value, what):
-        assert of_values("paid", [value]) == (Problem(2, what),)
+    def test_problems(self, value, reason):
+        assert of_values("paid", [value]) == (Problem(2, reason),)
 
     def test_range(self):
-        found = of_values("paid", [-0.5, 1.5, 0, 1], low=0, high=1)
+        refused = of_values("paid", [-0.5, 1.5, 0, 1], low=0, high=1)
 
-        assert found == (
+        assert refused == (
             Problem(2, "reward -0.5 is below the lowest, 0"),
             Problem(3, "reward 1.5 is above the highest, 1"),
         )
@@ -243,21 +243,23 @@ class TestTimes:
 
     @pytest.mark.parametrize("value", ["noon", "1_000", "2024-13-01", "12:00", True])
     def test_not_a_time(self, value):
-        ((row, what),) = of_values("at", [value], time="at")
+        ((row, reason),) = of_values("at", [value], time="at")
 
         assert row == 2
-        assert what == f"time is neither a number nor a date of ISO 8601 ({value!r})"
+        assert reason == f"time is neither a number nor a date of ISO 8601 ({value!r})"
 
-    @pytest.mark.parametrize(("value", "what"), [("inf", "infinite"), ("nan", "missing")])
-    def test_not_finite(self, value, what):
-        assert of_values("at", [value], time="at") == (Problem(2, f"time is {what}"),)
+    @pytest.mark.parametrize(("value", "reason"), [("inf", "infinite"), ("nan", "missing")])
+    def test_not_finite(self, value, reason):
+        assert of_values("at", [value], time="at") == (Problem(2, f"time is {reason}"),)
 
     def test_of_two_kinds(self):
         rows = ["2024-05-01", "17", "2024-05-01T12:00Z", "2024-05-02"]
-        found = read_log([{"shown": "a", "paid": 0, "at": one} for one in rows], **NAMES, time="at")
+        refused = read_log(
+            [{"shown": "a", "paid": 0, "at": one} for one in rows], **NAMES, time="at"
+        )
 
-        assert found.row.tolist() == [1, 4]
-        assert found.problems == (
+        assert refused.row.tolist() == [1, 4]
+        assert refused.problems == (
             Problem(2, "time is a number ('17'), in record 1 it is a date without a zone"),
             Problem(
                 3,
@@ -314,16 +316,16 @@ class TestCsv:
         assert log.problems == (Problem(5, "reward is not a number ('x')"),)
 
     def test_fields(self, tmp_path):
-        found = problems(written(tmp_path, "shown,paid\na,1\na\na,1,\nb,2\n"))
+        refused = problems(written(tmp_path, "shown,paid\na,1\na\na,1,\nb,2\n"))
 
-        assert found == [(3, "1 fields instead of 2"), (4, "3 fields instead of 2")]
+        assert refused == [(3, "1 fields instead of 2"), (4, "3 fields instead of 2")]
 
     def test_quotes(self, tmp_path):
-        found = problems(written(tmp_path, 'shown,paid\na,1\n"b"x,1\nc,1\n"d,1\ne,1\n'))
+        refused = problems(written(tmp_path, 'shown,paid\na,1\n"b"x,1\nc,1\n"d,1\ne,1\n'))
 
-        assert [row for row, _ in found] == [3, 5]
-        assert found[0][1].startswith("not CSV (")
-        assert found[1][1].startswith("not CSV up to line 6 (")
+        assert [row for row, _ in refused] == [3, 5]
+        assert refused[0][1].startswith("not CSV (")
+        assert refused[1][1].startswith("not CSV up to line 6 (")
 
     def test_bytes_that_are_not_utf8(self, tmp_path):
         text = "shown,paid\nä,1\n".encode() + "ö,1\n".encode("latin-1") + b"b,1\n"
@@ -361,20 +363,20 @@ class TestJsonLines:
         lines = [good, b"", b"{", b"[1]", b'"x"', b'{"shown":"\xff"}', b'{"shown": "a"}', good]
         lines.append(b"[" * 100_000)
         path = written(tmp_path, b"\n".join(lines), "log.jsonl")
-        found = problems(path)
+        refused = problems(path)
 
-        assert [row for row, _ in found] == [3, 4, 5, 6, 7, 9]
-        assert found[0][1].startswith("not JSON (")
-        assert found[1][1] == "not a record ([1])"
-        assert found[3][1] == "bytes that are not UTF-8"
-        assert found[4][1] == "reward is missing"
+        assert [row for row, _ in refused] == [3, 4, 5, 6, 7, 9]
+        assert refused[0][1].startswith("not JSON (")
+        assert refused[1][1] == "not a record ([1])"
+        assert refused[3][1] == "bytes that are not UTF-8"
+        assert refused[4][1] == "reward is missing"
         assert read_log(path, **NAMES).row.tolist() == [1, 8]
 
     def test_numbers_json_does_not_have(self, tmp_path):
         text = '{"shown": 1, "paid": 1}\n{"shown": 1, "paid": NaN}\n{"shown": 1, "paid": -Infinity}'
-        found = problems(written(tmp_path, text, "log.jsonl"))
+        refused = problems(written(tmp_path, text, "log.jsonl"))
 
-        assert found == [(2, "reward is NaN"), (3, "reward is infinite")]
+        assert refused == [(2, "reward is NaN"), (3, "reward is infinite")]
 
     def test_a_column_only_later_records_have(self, tmp_path):
         rows = [{"shown": "a"}, {"shown": "a", "paid": 1}]

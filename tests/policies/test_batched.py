@@ -52,7 +52,7 @@ def test_a_batch_of_one_is_the_policy_itself(policy):
         late = plain.replace(policies={"it": sl.Batched(policy, 1)})
         checkpoints = [1, arms, arms + 1, horizon // 2, horizon]
         one, other = (
-            sl.simulate(each, environment, checkpoints=checkpoints) for each in (plain, late)
+            sl.simulate(variant, environment, checkpoints=checkpoints) for variant in (plain, late)
         )
         np.testing.assert_array_equal(one.pulls, other.pulls)
         np.testing.assert_array_equal(one.rewards, other.rewards)
@@ -65,7 +65,9 @@ def played_with_a_frozen_tally(experiment, environment, replication, policy, siz
         rule = rule.batched()
     users = literal.RealUsers(experiment, environment, replication, owner_of("it"))
     noise = stream(np.uint64(experiment.seed), DECISION, replication, np.uint64(owner_of("it")))
-    pulls, totals, means = (np.zeros(experiment.n_arms, kind) for kind in (np.int64, float, float))
+    pulls, totals, means = (
+        np.zeros(experiment.n_arms, dtype) for dtype in (np.int64, float, float)
+    )
     arm, reward, path = 0, 0.0, []
     for period in range(1, experiment.horizon + 1):
         if period % size == 1 or size == 1:
@@ -197,10 +199,13 @@ def test_probabilities_are_those_of_the_tally_before_the_batch(explore, size):
         for period in range(HORIZON):
             means = [literal_rules.mean(seen) for seen in rewards]
             if period % size == 0:
-                known = means
-            best = known.index(max(known))
-            others = [arm for arm in range(3) if explore == "all" or arm != best]
-            stated = [0.3 / len(others) * (arm in others) + 0.7 * (arm == best) for arm in range(3)]
+                frozen = means
+            best = frozen.index(max(frozen))
+            candidates = [arm for arm in range(3) if explore == "all" or arm != best]
+            stated = [
+                0.3 / len(candidates) * (arm in candidates) + 0.7 * (arm == best)
+                for arm in range(3)
+            ]
             if period < 3:
                 stated = [float(arm == period) for arm in range(3)]
             luck += means[path.arms[period]] - np.dot(stated, means)
@@ -232,9 +237,9 @@ def test_a_batched_policy_is_one_policy_however_it_is_given():
     ]
     experiments = [experiment_of(way) for way in ways]
 
-    assert len({one.digest for one in experiments}) == 1
+    assert len({experiment.digest for experiment in experiments}) == 1
     assert experiments[0].policies["it"] == sl.Batched(sl.UCB1(2.0), 10)
-    assert all(type(one.policies["it"].policy) is sl.UCB1 for one in experiments)
+    assert all(type(e.policies["it"].policy) is sl.UCB1 for e in experiments)
 
 
 @pytest.mark.parametrize("policy", ORDINARY, ids=cases.name)

@@ -43,8 +43,8 @@ def without_a_loop(policy, tally, period, noise):
 
 
 def tally_of(*means):
-    known = np.array(means)
-    return Tally(np.ones(known.size, np.int64), known, known, np.zeros(0), 0, 0.0)
+    values = np.array(means)
+    return Tally(np.ones(values.size, np.int64), values, values, np.zeros(0), 0, 0.0)
 
 
 def lines_of(function):

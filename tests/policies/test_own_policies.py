@@ -101,11 +101,11 @@ def test_a_body_that_cannot_be_run_is_refused_with_a_message(body):
     assert len(str(refused.value)) < 500
 
 
-@pytest.mark.parametrize("kind", [sl.UCB1, sl.Uniform, sl.Always])
-def test_a_policy_of_sameluck_cannot_be_given_another_body(kind):
+@pytest.mark.parametrize("policy_class", [sl.UCB1, sl.Uniform, sl.Always])
+def test_a_policy_of_sameluck_cannot_be_given_another_body(policy_class):
     """Its machine code may lie in the cache of every later process."""
-    with pytest.raises(sl.Invalid, match=f"{kind.__name__} is a class of sameluck"):
-        sl.selects(kind)(a_float)
+    with pytest.raises(sl.Invalid, match=f"{policy_class.__name__} is a class of sameluck"):
+        sl.selects(policy_class)(a_float)
 
 
 def first_arm(policy, tally, period, noise):
@@ -116,9 +116,9 @@ def second_arm(policy, tally, period, noise):
     return 1
 
 
-def arms_played(kind) -> set[int]:
+def arms_played(policy_class) -> set[int]:
     settings = {"arms": 3, "horizon": 5, "replications": 2, "design": ONE_LOOP}
-    experiment = sl.Experiment(policies={"mine": kind()}, **settings)
+    experiment = sl.Experiment(policies={"mine": policy_class()}, **settings)
     compiled = sl.simulate(experiment, "bernoulli(0.5, 0.4, 0.3)").pulls[:, 0, 0]
     traced = sl.trace(experiment, "bernoulli(0.5, 0.4, 0.3)", guard=True)["mine"].arms
     return {*np.flatnonzero(compiled.sum(axis=0)).tolist(), *traced.tolist()}
@@ -159,9 +159,9 @@ def test_names_and_kinds_that_would_mislead_are_refused():
 
     with pytest.raises(sl.Invalid, match="sameluck has a policy called UCB1"):
         sl.selects(UCB1)(a_float)
-    for kind in (Plain, 3, sl.UCB1(2.0)):
+    for policy_class in (Plain, 3, sl.UCB1(2.0)):
         with pytest.raises(sl.Invalid, match="make it a NamedTuple"):
-            sl.selects(kind)(a_float)
+            sl.selects(policy_class)(a_float)
 
 
 @pytest.mark.slow

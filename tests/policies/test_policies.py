@@ -26,13 +26,15 @@ def experiment_of(policy, **changes):
     return sl.Experiment(**settings)
 
 
-@pytest.mark.parametrize("kind", cases.POLICY_CLASSES, ids=lambda kind: kind.__name__)
-def test_every_policy_is_documented_public_and_has_examples(kind):
+@pytest.mark.parametrize(
+    "policy_class", cases.POLICY_CLASSES, ids=lambda policy_class: policy_class.__name__
+)
+def test_every_policy_is_documented_public_and_has_examples(policy_class):
     """Its docstring states its rule; it is in the public list; the tests know parameters to try."""
-    assert len(kind.__doc__) > 40
-    assert getattr(sl, kind.__name__) is kind
-    assert cases.policy_examples(kind)
-    assert POLICIES[text_forms.name_of(kind)] is kind
+    assert len(policy_class.__doc__) > 40
+    assert getattr(sl, policy_class.__name__) is policy_class
+    assert cases.policy_examples(policy_class)
+    assert POLICIES[text_forms.name_of(policy_class)] is policy_class
 
 
 @pytest.mark.slow
@@ -46,13 +48,15 @@ def test_every_policy_is_documented_public_and_has_examples(kind):
 )
 def test_arms_are_in_range_and_play_repeats(policy):
     """Any number of arms; the same experiment twice gives the same arms."""
-    every = range(1, 61)
+    periods = range(1, 61)
     for arms in (2, 5, 33):
         experiment = experiment_of(policy, arms=arms)
         environment = sl.Bernoulli((0.5,) * arms)
-        one, two = (sl.simulate(experiment, environment, checkpoints=every) for _ in range(2))
-        assert (np.diff(one.pulls, axis=2, prepend=0).sum(axis=-1) == 1).all()
-        np.testing.assert_array_equal(one.pulls, two.pulls)
+        first, second = (
+            sl.simulate(experiment, environment, checkpoints=periods) for _ in range(2)
+        )
+        assert (np.diff(first.pulls, axis=2, prepend=0).sum(axis=-1) == 1).all()
+        np.testing.assert_array_equal(first.pulls, second.pulls)
 
 
 @pytest.mark.parametrize("policy", cases.ALL_POLICIES, ids=cases.name)
@@ -157,10 +161,12 @@ def test_thompson_sampling_survives_tiny_priors():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("arms", [1_000])
-@pytest.mark.parametrize("kind", cases.POLICY_CLASSES, ids=lambda kind: kind.__name__)
-def test_many_arms_are_no_problem(kind, arms):
+@pytest.mark.parametrize(
+    "policy_class", cases.POLICY_CLASSES, ids=lambda policy_class: policy_class.__name__
+)
+def test_many_arms_are_no_problem(policy_class, arms):
     """A thousand arms, fewer periods than arms and more."""
-    policy = cases.policy_examples(kind)[0]
+    policy = cases.policy_examples(policy_class)[0]
     for horizon in (10, 1_500):
         experiment = experiment_of(policy, arms=arms, horizon=horizon, replications=1)
         runs = sl.simulate(experiment, sl.Bernoulli((0.5,) * arms))
@@ -189,37 +195,45 @@ NEEDED = {sl.Always: {"arm": 0}, sl.Batched: {"policy": sl.UCB1(), "size": 2}}
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("kind", "field", "value"),
-    [(kind, field, value) for kind, field, values in NONSENSE for value in values],
+    ("policy_class", "field", "value"),
+    [(policy_class, field, value) for policy_class, field, values in NONSENSE for value in values],
 )
-def test_nonsense_parameters_are_refused_by_name(kind, field, value):
+def test_nonsense_parameters_are_refused_by_name(policy_class, field, value):
     """`Invalid`, and the message says which parameter of which class."""
     with pytest.raises(sl.Invalid) as refused:
-        experiment_of(kind(**{**NEEDED.get(kind, {}), field: value}))
-    assert f"{kind.__name__}.{field}" in str(refused.value)
+        experiment_of(policy_class(**{**NEEDED.get(policy_class, {}), field: value}))
+    assert f"{policy_class.__name__}.{field}" in str(refused.value)
     assert repr(value) in str(refused.value) or isinstance(value, list | sl.Batched)
 
 
-@pytest.mark.parametrize("kind", cases.POLICY_CLASSES, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize(
+    "policy_class", cases.POLICY_CLASSES, ids=lambda policy_class: policy_class.__name__
+)
 @pytest.mark.parametrize("value", [float("nan"), object()], ids=["nan", "object"])
-def test_every_parameter_is_checked(kind, value):
+def test_every_parameter_is_checked(policy_class, value):
     """Discovery: a parameter of a new policy is covered without a row in the table above."""
-    usual = cases.policy_examples(kind)[0]
-    for field in kind._fields:
-        with pytest.raises(sl.Invalid, match=f"{kind.__name__}.{field}"):
+    usual = cases.policy_examples(policy_class)[0]
+    for field in policy_class._fields:
+        with pytest.raises(sl.Invalid, match=f"{policy_class.__name__}.{field}"):
             experiment_of(usual._replace(**{field: value}))
 
 
 @pytest.mark.parametrize(
-    "kind", [*cases.POLICY_CLASSES, sl.External], ids=lambda kind: kind.__name__
+    "policy_class",
+    [*cases.POLICY_CLASSES, sl.External],
+    ids=lambda policy_class: policy_class.__name__,
 )
 @pytest.mark.parametrize("value", [float("nan"), object(), np.zeros(10**4)], ids=type)
-def test_a_constructor_refuses_what_is_not_valid(kind, value):
+def test_a_constructor_refuses_what_is_not_valid(policy_class, value):
     """When it is made, in one line without data; `_replace` and pickles make what an experiment checks."""
-    usual = sl.External("mine") if kind is sl.External else cases.policy_examples(kind)[0]
-    for field in kind._fields:
-        with pytest.raises(sl.Invalid, match=f"{kind.__name__}.{field}") as refused:
-            kind(**{**usual._asdict(), field: value})
+    usual = (
+        sl.External("mine")
+        if policy_class is sl.External
+        else cases.policy_examples(policy_class)[0]
+    )
+    for field in policy_class._fields:
+        with pytest.raises(sl.Invalid, match=f"{policy_class.__name__}.{field}") as refused:
+            policy_class(**{**usual._asdict(), field: value})
         assert len(str(refused.value)) < 400
         assert "\n" not in str(refused.value)
 

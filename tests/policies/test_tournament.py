@@ -123,8 +123,10 @@ def test_plain_python_and_the_literal_rule_give_the_same_arms(policy, design):
 def test_a_batch_of_one_among_many_arms_is_the_policy_itself(policy):
     environment, checkpoints = paying(70, TWO_VALUED), np.arange(10, 1_001, 10)
     runs = [
-        PolicyRunner(experiment_of(each, 70, 1_000), environment, "it").run(range(2), checkpoints)
-        for each in (policy, sl.Batched(policy, 1))
+        PolicyRunner(experiment_of(variant, 70, 1_000), environment, "it").run(
+            range(2), checkpoints
+        )
+        for variant in (policy, sl.Batched(policy, 1))
     ]
     assert_equal(*runs)
 
@@ -175,10 +177,10 @@ def test_chances_of_epsilon_greedy_do_not_depend_on_the_tournament(explore):
 
 def test_more_than_64_arms_meet_in_a_tournament_of_bounded_memory():
     for policy, per_arm in ((sl.UCB1(), 8), (sl.UCBDelta(), 8), (sl.EpsilonGreedy(), 1)):
-        few, many = (base.prepare(policy, MANY_ARMS + more, 100) for more in (0, 1))
-        assert type(few) is not type(many)
-        assert base.memory_of(few, MANY_ARMS) <= 1
-        assert base.memory_of(many, 10_000) == per_arm * 10_000
+        loop, tree = (base.prepare(policy, MANY_ARMS + more, 100) for more in (0, 1))
+        assert type(loop) is not type(tree)
+        assert base.memory_of(loop, MANY_ARMS) <= 1
+        assert base.memory_of(tree, 10_000) == per_arm * 10_000
 
 
 # --- how long a winner is certain ---------------------------------------------------------------------------------

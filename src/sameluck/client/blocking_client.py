@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from functools import wraps
+from inspect import signature
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 import httpx
@@ -59,6 +60,8 @@ def _loading(
     def call(self: Client, /, *arguments: P.args, **named: P.kwargs) -> RemoteExperiment:
         return RemoteExperiment(run(method(self._coroutines, *arguments, **named)))
 
+    returned = signature(method).replace(return_annotation="RemoteExperiment")
+    call.__signature__ = returned  # type: ignore[attr-defined]
     return call
 
 

@@ -63,7 +63,7 @@ class Blocking:
         self._own, self._loop = own, loop
 
     def __getattr__(self, name):
-        if name.startswith("_"):
+        if name.startswith("_") or name == "database":  # has no coroutines
             return getattr(self._own._synchronous, name)
         method = getattr(self._own, name)
         if not inspect.iscoroutinefunction(method):
@@ -105,7 +105,7 @@ class TestContract(AssignmentRules, RewardRules):
 class Slow:
     """A database in memory that makes no transaction while it is held up."""
 
-    read_only = False
+    kind, read_only = "sqlite", False
 
     def __init__(self):
         self._database = Sqlite(None)

@@ -137,7 +137,9 @@ class TestPostgres:
         try:
             with sl.open(postgres_url.replace("postgres@", "looks@"), timeout=60) as store:
                 watched = store.load("trial")
-                with pytest.raises(sl.Misconfigured, match=r"permission denied .*; grant it"):
+                with pytest.raises(
+                    sl.Misconfigured, match=r"permission denied .*; grant the right"
+                ):
                     watched.assign("ann", strict=True)
                 with pytest.raises(sl.Misconfigured, match="permission denied"):
                     watched.pause()

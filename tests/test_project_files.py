@@ -4,6 +4,7 @@ import ast
 import re
 import runpy
 import tomllib
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -128,3 +129,63 @@ def test_the_package_neither_unpickles_nor_evaluates():
     assert {path.name: found for path in sources if (found := FORBIDDEN & {*names_used(path)})} == {
         "machine_code.py": {"pickle"},
     }
+
+
+# How the source reads
+
+SOURCES = sorted((ROOT / "src").rglob("*.py"))
+PRONOUN_LIKE = {
+    *("one", "some", "each", "every", "place", "places", "kind", "kinds", "what", "known", "found"),
+    *("own", "many", "others", "rest", "most", "few", "those", "these", "said", "given", "told"),
+    *("wanted", "part", "parts"),
+}
+MAX_PRONOUNS = 2.0  # per 1,000 lines
+WEAK_OPENINGS = {"The", "Of", "By", "As", "That", "Those", "What", "Whether", "To", "How"}
+MAX_WEAK_SHARE = 0.03
+MAX_MODULES = 16
+
+
+def nodes_of_the_source():
+    return ((path, node) for path in SOURCES for node in ast.walk(ast.parse(path.read_text())))
+
+
+@pytest.mark.slow
+def test_names_are_nouns():
+    """A loop variable is `policy` or `arm`, not `one`; a class argument is `policy_class`, not `kind`."""
+    bound = [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for path, node in nodes_of_the_source()
+        if (
+            isinstance(node, ast.Name)
+            and isinstance(node.ctx, ast.Store)
+            and node.id in PRONOUN_LIKE
+        )
+        or (isinstance(node, ast.arg) and node.arg in PRONOUN_LIKE)
+    ]
+    lines = sum(path.read_text().count("\n") for path in SOURCES)
+    assert 1_000 * len(bound) / lines < MAX_PRONOUNS, bound
+
+
+@pytest.mark.slow
+def test_docstrings_open_with_a_verb_or_a_noun():
+    """A function's docstring says "Return", "Raise" or "Write"."""
+    documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+    opened = {
+        f"{path.relative_to(ROOT)}:{getattr(node, 'lineno', 1)}": text.split()[0].strip("`:,;.")
+        for path, node in nodes_of_the_source()
+        if isinstance(node, documented) and (text := ast.get_docstring(node))
+    }
+    weak = [where for where, word in opened.items() if word in WEAK_OPENINGS]
+    assert len(weak) / len(opened) < MAX_WEAK_SHARE, weak
+
+
+def test_a_package_has_few_modules():
+    rooms = Counter(path.parent for path in SOURCES if path.name != "__init__.py")
+    assert {
+        str(room.relative_to(ROOT)): size for room, size in rooms.items() if size > MAX_MODULES
+    } == {}
+
+
+def test_few_rules_of_the_linter_are_waived():
+    waivers = [path for path in SOURCES for _ in re.findall("# noqa", path.read_text())]
+    assert len(waivers) < 40, waivers

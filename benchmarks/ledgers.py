@@ -1,4 +1,4 @@
-"""Ledgers as large as one likes, written at once: what users would have revealed, without serving them."""
+"""Write ledgers of any size directly, as if users had been served."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ COLUMNS = {
 }
 
 
-class Made(NamedTuple):
-    """A replication of which some periods have been played."""
+class PlayedReplication(NamedTuple):
+    """A replication whose first periods have been played."""
 
     number: int
     settled: SettledEntries
@@ -35,19 +35,19 @@ class Made(NamedTuple):
 
 
 def make(experiment, reaches, means):
-    """Replications 0, 1, ..., played by every policy up to period `reaches[0]`, `reaches[1]`, ..."""
+    """Yield replications 0, 1, ..., played by every policy up to period `reaches[0]`, `reaches[1]`, ..."""
     whole = Scheduler(experiment)
     schedulers = {reach: Scheduler(experiment.replace(horizon=reach)) for reach in {*reaches} - {0}}
     rng = np.random.default_rng(experiment.seed)
     for number, reach in enumerate(reaches):
         stacks = (rng.random((experiment.n_arms, reach)) < np.array(means)[:, None]).astype(float)
-        known = np.zeros(experiment.n_arms, np.int64)
+        depths = np.zeros(experiment.n_arms, np.int64)
         if reach:
             everything = _first_of(stacks, np.full(experiment.n_arms, reach))
-            known = schedulers[reach].rebuild(number, everything, []).read_ends(SHARED)
-        settled = _first_of(stacks, known)
+            depths = schedulers[reach].rebuild(number, everything, []).read_ends(SHARED)
+        settled = _first_of(stacks, depths)
         state = whole.rebuild(number, settled, [])
-        yield Made(number, settled, state.want(), state.complete)
+        yield PlayedReplication(number, settled, state.want(), state.complete)
 
 
 def _first_of(stacks, counts):
@@ -57,15 +57,15 @@ def _first_of(stacks, counts):
 
 
 def fill(add, policies, replications, *, whole):
-    """Write replications of experiment 1 by `add(table, rows)`; how many entries are settled.
+    """Write replications of experiment 1 by `add(table, rows)`; return the number of settled entries.
 
-    The order in which entries were settled is made up; nothing that is measured looks at it. If not whole,
-    assignments and reported rewards, which opening does not read, are left out.
+    The order in which entries were settled is invented; no measurement depends on it. Unless `whole`, assignments and
+    reported rewards, which opening does not read, are left out.
     """
     count = 0
     for made in replications:
         size = made.settled.value.size
-        # Names in order of time, units hashed: the one at the end of their index, the other anywhere in it.
+        # Ids grow with time, and go to the end of their index; hashes of units go anywhere in theirs.
         ids = [f"asg_{count + k:032x}" for k in range(size)]
         units = [f"{(count + k) * 0x9E3779B97F4A7C15 % 2**64:032x}"[::-1] for k in range(size)]
         add("replication", [_replication(made, policies)])
@@ -83,24 +83,24 @@ def _replication(made, policies):
     return 1, made.number, state, made.settled.value.size, policies, STARTED, ended
 
 
-def _places(made):
-    known = made.settled
-    columns = (known.stack_owner, known.arm, known.position)
+def _addresses(made):
+    settled = made.settled
+    columns = (settled.stack_owner, settled.arm, settled.position)
     return zip(*(column.tolist() for column in columns), strict=True)
 
 
 def _entries(made, ids):
     values = made.settled.value.tolist()
-    rows = zip(ids, _places(made), values, strict=True)
-    for k, (id, place, value) in enumerate(rows, 1):
-        yield 1, made.number, *place, "settled", id, None, value, "observed", k, STARTED
+    rows = zip(ids, _addresses(made), values, strict=True)
+    for k, (id, address, value) in enumerate(rows, 1):
+        yield 1, made.number, *address, "settled", id, None, value, "observed", k, STARTED
     for entry in made.outstanding:
         yield 1, made.number, *entry, "wanted", None, None, None, None, None, None
 
 
 def _assignments(made, ids, units):
-    for id, unit, place in zip(ids, units, _places(made), strict=True):
-        yield id, 1, made.number, *place, unit, STARTED, None, None
+    for id, unit, address in zip(ids, units, _addresses(made), strict=True):
+        yield id, 1, made.number, *address, unit, STARTED, None, None
 
 
 def fill_sqlite(path, policies, replications, *, whole=True):

@@ -1,10 +1,10 @@
-"""How fast are live experiments, compared with the databases they use?
+"""Measure the speed of live experiments against the databases that they use.
 
     python benchmarks/live.py [--quick] [--only PART ...] [--folder FOLDER] [--json FILE]
 
 A call is an assignment or a reward. Contestants take turns, because the machine's speed drifts; a figure is the
-median of its rounds. Every round begins with an empty database. Files are made in FOLDER (a temporary one if not
-given); PostgreSQL is a server of our own in /tmp.
+median of its rounds. Every round begins with an empty database. Files are made in FOLDER, by default a temporary
+folder; PostgreSQL is a new server in /tmp.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import argparse
 import contextlib
 import gc
 import importlib.util
+import itertools
 import json
 import multiprocessing
 import random
@@ -54,7 +55,7 @@ def options_of(open_replications=OPEN):
 
 
 class Places(NamedTuple):
-    """Where databases are made."""
+    """Folder and server for databases."""
 
     folder: str
     server: object  # None without psycopg
@@ -64,7 +65,7 @@ class Places(NamedTuple):
 
 
 class Round(NamedTuple):
-    """What one contestant did in one round."""
+    """Calls of a contestant in one round."""
 
     calls: int
     seconds: float
@@ -73,7 +74,7 @@ class Round(NamedTuple):
 
     @property
     def rate(self):
-        """Calls a second."""
+        """Return calls per second."""
         return self.calls / self.seconds
 
 
@@ -87,35 +88,40 @@ class Users:
         self.numbers = count()
 
     def serve(self):
-        """Assign and reward one; the seconds that each call took."""
+        """Assign and reward a user; return the seconds of each call."""
         unit = f"{self.name}-{next(self.numbers)}"
         begin = time.perf_counter()
-        given = self.live.assign(unit)
+        assignment = self.live.assign(unit)
         middle = time.perf_counter()
-        assert given.enrolled, given
-        value = float(self.generator.random() < MEANS[int(given.arm)])
+        assert assignment.enrolled, assignment
+        value = float(self.generator.random() < MEANS[int(assignment.arm)])
         between = time.perf_counter()
-        self.live.reward(given.id, value)
+        self.live.reward(assignment.id, value)
         return middle - begin, time.perf_counter() - between
 
     def serve_list(self):
-        """Assign and reward a list of them; the seconds that each call took."""
+        """Assign and reward a list of users; return the seconds of each call."""
         units = [f"{self.name}-{next(self.numbers)}" for _ in range(LIST)]
         begin = time.perf_counter()
-        given = self.live.assign_many(units)
+        assignments = self.live.assign_many(units)
         middle = time.perf_counter()
-        values = [float(self.generator.random() < MEANS[int(one.arm)]) for one in given]
-        pairs = [(one.id, value) for one, value in zip(given, values, strict=True)]
+        values = [
+            float(self.generator.random() < MEANS[int(assignment.arm)])
+            for assignment in assignments
+        ]
+        pairs = [
+            (assignment.id, value) for assignment, value in zip(assignments, values, strict=True)
+        ]
         between = time.perf_counter()
         answers = self.live.reward_many(pairs)
         after = time.perf_counter()
-        assert all(one.enrolled for one in given)
-        assert all(one.applied for one in answers)
+        assert all(assignment.enrolled for assignment in assignments)
+        assert all(receipt.applied for receipt in answers)
         return middle - begin, after - between
 
 
 def serve(live, threads, seconds, name="user", *, lists=False):
-    """Serve users in so many threads for a while."""
+    """Serve users in `threads` threads for `seconds`."""
     latencies = [[] for _ in range(threads)]
     spent = []
     gate = threading.Barrier(threads, lambda: spent.append(time.process_time()))
@@ -132,13 +138,15 @@ def serve(live, threads, seconds, name="user", *, lists=False):
         moments.extend((begin, time.perf_counter()))
 
     limits.run_together(work, threads)
-    every = [one for own in latencies for one in own]
-    calls = len(every) * (LIST if lists else 1)
-    return Round(calls, max(moments) - min(moments), every, time.process_time() - spent[0])
+    latencies_of_all = list(itertools.chain.from_iterable(latencies))
+    calls = len(latencies_of_all) * (LIST if lists else 1)
+    return Round(
+        calls, max(moments) - min(moments), latencies_of_all, time.process_time() - spent[0]
+    )
 
 
 def rounds_of(contestants, repeats):
-    """Every contestant once, then every contestant again."""
+    """Run every contestant once, then every contestant again."""
     rounds = {name: [] for name in contestants}
     for _ in range(repeats):
         for name, run in contestants.items():
@@ -149,12 +157,14 @@ def rounds_of(contestants, repeats):
 def show(rounds):
     """Print and return the figures of every contestant."""
     figures = {}
-    for name, own in rounds.items():
-        rates = sorted(one.rate for one in own)
-        latencies = sorted(1000 * latency for one in own for latency in one.latencies)
+    for name, own_rounds in rounds.items():
+        rates = sorted(played.rate for played in own_rounds)
+        latencies = sorted(1000 * latency for played in own_rounds for latency in played.latencies)
         figures[name] = row = {"median": statistics.median(rates), "rounds": rates}
-        if own[0].processor is not None:
-            row["processor_us"] = min(1e6 * one.processor / one.calls for one in own)
+        if own_rounds[0].processor is not None:
+            row["processor_us"] = min(
+                1e6 * played.processor / played.calls for played in own_rounds
+            )
         text = f"  {name:<44} {row['median']:>8,.0f}  ({rates[0]:,.0f} to {rates[-1]:,.0f})"
         if latencies:
             row["p50_ms"], row["p99_ms"] = (
@@ -165,8 +175,8 @@ def show(rounds):
     return figures
 
 
-def heading(what):
-    print(f"\n{what:<78} {'p50 ms':>8} {'p99 ms':>8}")
+def heading(title):
+    print(f"\n{title:<78} {'p50 ms':>8} {'p99 ms':>8}")
 
 
 # SQLite
@@ -244,15 +254,16 @@ def sqlite_round(folder, threads, seconds, *, lists=False):
 
 
 def recorded(pairs):
-    """The statements of so many pairs of calls by the callers in turn, and before them those of the start."""
+    """Return the statements of the start, and of pairs of calls by the callers in turn."""
     recorder = limits.Recorder()
     with contextlib.closing(Store(recorder)) as store:
         live = store.start("bench", experiment_of(), options=options_of())
         generator = random.Random(1)
         for first in range(0, pairs, CALLERS):
-            given = [live.assign(first + k) for k in range(CALLERS)]
-            for one in given:
-                live.reward(one.id, float(generator.random() < MEANS[int(one.arm)]))
+            assignments = [live.assign(first + k) for k in range(CALLERS)]
+            for assignment in assignments:
+                value = float(generator.random() < MEANS[int(assignment.arm)])
+                live.reward(assignment.id, value)
     return recorder.calls
 
 
@@ -260,7 +271,7 @@ def recorded(pairs):
 
 
 def own_server():
-    """A throw-away server that waits for the disk, as the tests start one."""
+    """Start a temporary server with fsync on."""
     spec = importlib.util.spec_from_file_location("server", SERVER)
     server = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(server)
@@ -269,7 +280,7 @@ def own_server():
 
 @contextlib.contextmanager
 def new_database(server):
-    """The URL of an empty database."""
+    """Yield the URL of an empty database."""
     import psycopg
 
     name = f"bench_{next(NUMBERS)}"
@@ -310,10 +321,10 @@ def on_postgres(places, size, goals):
         print(f"  {limits.PGBENCH}")
         return figures
     ratio = figures[own]["median"] / figures[raw]["median"]
-    what = f"PostgreSQL, {CONNECTIONS} connections: of pgbench"
-    goals.check(what, ratio, ">= 0.50", ratio >= 0.5)
+    title = f"PostgreSQL, {CONNECTIONS} connections: of pgbench"
+    goals.check(title, ratio, ">= 0.50", ratio >= 0.5)
     piped = figures[own]["median"] / figures[f"{raw}, pipelined"]["median"]
-    print(f"  {f'{what}, pipelined':<58} {piped:>8.2f}")
+    print(f"  {f'{title}, pipelined':<58} {piped:>8.2f}")
     return figures
 
 
@@ -342,12 +353,12 @@ def two_processes(server, seconds):
     ):
         jobs = [(url, name, seconds) for name in ("left", "right")]
         begins, ends, latencies = zip(*pool.starmap(one_process, jobs, chunksize=1), strict=True)
-    every = [one for own in latencies for one in own]
-    return Round(len(every), max(ends) - min(begins), every)
+    latencies_of_all = list(itertools.chain.from_iterable(latencies))
+    return Round(len(latencies_of_all), max(ends) - min(begins), latencies_of_all)
 
 
 def wait_here(gate):
-    """Give a process the gate at which both begin."""
+    """Give a process the gate at which both processes begin."""
     one_process.gate = gate
 
 
@@ -366,7 +377,7 @@ def one_process(url, name, seconds):
 
 
 def on_coroutines(places, size, goals):
-    """Coroutines of one event loop beside threads; that many need as many open replications."""
+    """Compare coroutines of one event loop with threads; each coroutine needs an open replication."""
     heading(f"{COROUTINES} coroutines of one event loop: calls per second, median (least to most)")
     late, opened = [], COROUTINES + OPEN
 
@@ -397,8 +408,8 @@ def on_coroutines(places, size, goals):
                 figures[f"{kind}, {name}"]["median"]
                 for name in (f"{COROUTINES} coroutines", f"{threads} threads")
             )
-            what = f"{kind}, {COROUTINES} coroutines: of {threads} threads"
-            goals.check(what, own / other, ">= 1", own >= other)
+            title = f"{kind}, {COROUTINES} coroutines: of {threads} threads"
+            goals.check(title, own / other, ">= 1", own >= other)
     figures["late_ms"] = late
     text = ", ".join(f"{ms:.1f}" for ms in sorted(late))
     print(f"  by how many ms a coroutine that sleeps is woken late, p99 of each round: {text}")
@@ -410,7 +421,7 @@ def on_coroutines(places, size, goals):
 
 @contextlib.contextmanager
 def at(folder, experiment, reaches, open_replications):
-    """Users of an experiment of which replications have been played that far; no wait for the disk."""
+    """Yield the users of an experiment with played replications; fsync is off."""
     path = new_file(folder)
     address = f"sqlite:///{path}?synchronous=normal"
     with sl.open(address) as store:
@@ -422,18 +433,18 @@ def at(folder, experiment, reaches, open_replications):
 
 
 def early_and_late(folder, size):
-    """What is compared: for each question an experiment early and late."""
+    """Return for each question an experiment early and late."""
     deep, done = size["deep"], size["done"]
-    one = experiment_of(2 * deep + 10_000, 1)
-    many = experiment_of(20, 2 * done + 1_000)
+    deep_ledger = experiment_of(2 * deep + 10_000, 1)
+    long_ledger = experiment_of(20, 2 * done + 1_000)
     return {
         f"t = {deep:,} over t = 100": (
-            lambda: at(folder, one, [100], 1),
-            lambda: at(folder, one, [deep], 1),
+            lambda: at(folder, deep_ledger, [100], 1),
+            lambda: at(folder, deep_ledger, [deep], 1),
         ),
         f"{done:,} replications complete over 10": (
-            lambda: at(folder, many, [20] * 10 + [0] * OPEN, OPEN),
-            lambda: at(folder, many, [20] * done + [0] * OPEN, OPEN),
+            lambda: at(folder, long_ledger, [20] * 10 + [0] * OPEN, OPEN),
+            lambda: at(folder, long_ledger, [20] * done + [0] * OPEN, OPEN),
         ),
     }
 
@@ -444,10 +455,10 @@ def costs(places, size, goals):
     for what, (begin, end) in early_and_late(places.folder, size).items():
         with begin() as early, end() as late:
             blocks = {"early": [], "late": []}
-            for place in range(size["blocks"] + 1):
+            for index in range(size["blocks"] + 1):
                 for name, users in (("early", early), ("late", late)):
                     cost = block(users, size["block"])
-                    if place:  # the first one derives the state
+                    if index:  # the first block derives the state
                         blocks[name].append(cost)
         first, then = (statistics.median(blocks[name]) for name in ("early", "late"))
         figures[what] = {"early_us": first, "late_us": then}
@@ -458,7 +469,7 @@ def costs(places, size, goals):
 
 
 def block(users, pairs):
-    """Microseconds of this thread's own time for a call."""
+    """Return microseconds of this thread's processor time per call."""
     begin = time.thread_time()
     for _ in range(pairs):
         users.serve()
@@ -474,28 +485,28 @@ def memory(places, size, goals):
         more = while_completing(folder, size["completed"])
         figures["completing_kb"] = more
         # A lock in a dictionary, kept for each of 1,400, would be 240.
-        what = f"growth over {2 * size['completed']:,} replications completed"
-        goals.check(what, more, "<= 20", more <= 20, "kB")
-        one = experiment_of(2 * size["deep"] + 10_000, 1)
-        early, _ = state_of(folder, one, 100, size["served"])
-        late, grown = state_of(folder, one, size["deep"], size["served"])
+        title = f"growth over {2 * size['completed']:,} replications completed"
+        goals.check(title, more, "<= 20", more <= 20, "kB")
+        deep_ledger = experiment_of(2 * size["deep"] + 10_000, 1)
+        early, _ = state_of(folder, deep_ledger, 100, size["served"])
+        late, grown = state_of(folder, deep_ledger, size["deep"], size["served"])
         figures |= {"early_kb": early, "late_kb": late, "served_kb": grown}
-        what = f"held at t = {size['deep']:,} more than at t = 100"
-        goals.check(what, late - early, "<= 20", late - early <= 20, "kB")
-        what = f"growth over {size['served']:,} users there"
-        goals.check(what, grown, "<= 20", grown <= 20, "kB")
+        title = f"held at t = {size['deep']:,} more than at t = 100"
+        goals.check(title, late - early, "<= 20", late - early <= 20, "kB")
+        title = f"growth over {size['served']:,} users there"
+        goals.check(title, grown, "<= 20", grown <= 20, "kB")
         for arms in (ARMS, 10 * ARMS):
-            each = per_open_replication(folder, arms, size["opened"])
-            figures[f"{arms}_arms_bytes"] = each
-            what = f"open replication x policy x arm, {arms} arms"
-            goals.check(what, each, "<= 1000", each <= 1000, "B")
+            size_in_bytes = per_open_replication(folder, arms, size["opened"])
+            figures[f"{arms}_arms_bytes"] = size_in_bytes
+            title = f"open replication x policy x arm, {arms} arms"
+            goals.check(title, size_in_bytes, "<= 1000", size_in_bytes <= 1000, "B")
     finally:
         tracemalloc.stop()
     return figures
 
 
 def traced():
-    """Bytes locked, without the interpreter's cache of attributes, which grows to a limit of its own."""
+    """Return the bytes held, without the interpreter's bounded cache of attributes."""
     getattr(sys, "_clear_internal_caches", sys._clear_type_cache)()
     gc.collect()
     return tracemalloc.get_traced_memory()[0]
@@ -512,12 +523,12 @@ def per_open_replication(folder, arms, opened):
         return locked
 
     bytes_of(1)
-    few, many = bytes_of(opened // 10), bytes_of(opened)
-    return (many - few) / (0.9 * opened * len(POLICIES) * arms)
+    low, high = bytes_of(opened // 10), bytes_of(opened)
+    return (high - low) / (0.9 * opened * len(POLICIES) * arms)
 
 
 def state_of(folder, experiment, reach, served):
-    """Kilobytes locked once the first users have been served, and how many more after many."""
+    """Return the kilobytes held after the first users, and the growth after many more."""
     before = traced()
     with at(folder, experiment, [reach], 1) as users:
         block(users, 100)
@@ -527,7 +538,7 @@ def state_of(folder, experiment, reach, served):
 
 
 def while_completing(folder, completed):
-    """Kilobytes locked more once three times as many replications are complete."""
+    """Return the growth in kilobytes until three times as many replications are complete."""
     with sl.open(f"sqlite:///{new_file(folder)}?synchronous=normal") as store:
         experiment = experiment_of(2, 10 * completed)
         users = Users(store.start("bench", experiment, options=options_of(10)), "user")
@@ -537,10 +548,10 @@ def while_completing(folder, completed):
         return (traced() - before) / 1000
 
 
-def completes(users, wanted):
-    """Serve until so many replications are complete."""
-    while (complete := users.live.status().complete) < wanted:
-        block(users, wanted - complete)
+def completes(users, count):
+    """Serve until `count` replications are complete."""
+    while (complete := users.live.status().complete) < count:
+        block(users, count - complete)
 
 
 # Opening
@@ -578,7 +589,7 @@ def opening(places, size, goals):
 
 
 def open_once(address):
-    """Seconds until the experiment is open, and then until the first user is served."""
+    """Return the seconds until the experiment is open, and until the first user is served."""
     begin = time.perf_counter()
     with sl.open(address) as store:
         live = store.load("bench")
@@ -591,7 +602,7 @@ def open_once(address):
 
 
 def joining(places, size, goals):
-    """How long a user waits while a policy is added to a long ledger: it is derived, then the ledger is locked."""
+    """Measure how long a user waits while a policy is added to a long ledger."""
     print("\nAdding a policy to a long ledger: the longest call of a user meanwhile, and before it")
     reach, replications = size["reach"], size["joined"]
     experiment = experiment_of(reach, 2 * replications)
@@ -615,13 +626,13 @@ def joining(places, size, goals):
                 f"  {name}: {entries:,} settled entries, {seconds:.2f} s; before it {before:.0f} ms"
             )
             figures[name] = {"entries": entries, "seconds": seconds, "meanwhile_ms": meanwhile}
-            what = f"{name}: a call while a policy is added"
-            goals.check(what, meanwhile, "<= 50", meanwhile <= 50, "ms")
+            title = f"{name}: a call while a policy is added"
+            goals.check(title, meanwhile, "<= 50", meanwhile <= 50, "ms")
     return figures
 
 
 def join_once(address, name):
-    """Seconds to add a policy; milliseconds of the longest call in a second before it, and meanwhile."""
+    """Return the seconds to add a policy, and the longest call in milliseconds before it and meanwhile."""
     with sl.open(address, timeout=60) as store:
         users, calls, stop = Users(store.load("bench"), name), [], threading.Event()
 

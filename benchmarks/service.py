@@ -1,12 +1,12 @@
-"""How fast is the service, compared with an empty FastAPI route that does the same JSON round trips?
+"""Measure the service's speed against an empty FastAPI route with the same JSON round trips.
 
     python benchmarks/service.py [--quick] [--db sqlite|postgresql] [--json FILE]
 
-A pair is an assignment and its reward, two requests. Servers run in processes of their own, take turns, and are
-called by one process over persistent connections with a minimal client, since httpx would be slower than they are.
-The share is that of pairs a second, and that of processor time, which other programs of the machine hardly change. At
-twice the capacity there are duplicates, lost rewards and heavy-tailed delays; afterwards every acknowledged reward
-must be in the ledger once.
+A pair is an assignment and its reward, two requests. Servers run in separate processes and take turns. One process
+calls them over persistent connections with a minimal client, since httpx would be slower than the servers. Shares are
+computed from pairs per second, and from processor time, which depends little on other programs. A run at twice the
+capacity has duplicates, lost rewards and heavy-tailed delays; afterwards every acknowledged reward must be in the
+ledger once.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ UNITS = count(1)
 
 
 class Caller:
-    """One persistent connection."""
+    """A persistent connection."""
 
     def __init__(self, port, token):
         self.port, self.token = port, token
@@ -91,16 +91,16 @@ class Caller:
 
 
 class Server(NamedTuple):
-    """A server that is called."""
+    """A server to call."""
 
     name: str
     port: int
     token: str
     pid: int
-    database: int | None = None  # the process of PostgreSQL that starts the others
+    database: int | None = None  # PostgreSQL's main process
 
     def processor_seconds(self):
-        """Of the server, and of its database."""
+        """Return the processor time of the server and of its database."""
         return processor_seconds(self.pid), processor_seconds(self.database)
 
     def caller(self):
@@ -108,11 +108,11 @@ class Server(NamedTuple):
 
 
 def processor_seconds(pid):
-    """Of a process and of those that it has started."""
+    """Return the processor time of a process and its children."""
     if pid is None:
         return 0.0
     process = psutil.Process(pid)
-    total = sum(process.cpu_times()[:4])  # those that have ended included
+    total = sum(process.cpu_times()[:4])  # includes children that have ended
     for child in process.children():
         with contextlib.suppress(psutil.NoSuchProcess):
             total += sum(child.cpu_times()[:2])
@@ -120,7 +120,7 @@ def processor_seconds(pid):
 
 
 async def pair(caller):
-    """One user: an arm, then a reward; the seconds that each took."""
+    """Serve a user: assign an arm, then report a reward; return the seconds of each request."""
     began = time.perf_counter()
     status, answer = await caller.post(
         "/v1/experiments/bench/assignments", {"unit": str(next(UNITS))}
@@ -138,7 +138,7 @@ async def pair(caller):
 
 
 async def closed_loop(server, seconds):
-    """Pairs a second if every connection sends as soon as it is answered, and what one costs the processor."""
+    """Return pairs per second with every connection busy, and the processor time per pair."""
     pairs, end, before = [], time.perf_counter() + seconds, server.processor_seconds()
 
     async def user():
@@ -147,13 +147,13 @@ async def closed_loop(server, seconds):
                 pairs.append(await pair(caller))
 
     await asyncio.gather(*(user() for _ in range(CONNECTIONS)))
-    whole = sum(len(one) == 2 for one in pairs)
+    complete = sum(len(latencies) == 2 for latencies in pairs)
     costs = zip(before, server.processor_seconds(), strict=True)
-    return whole / seconds, *((after - then) / max(1, whole) for then, after in costs)
+    return complete / seconds, *((after - then) / max(1, complete) for then, after in costs)
 
 
 async def open_loop(server, rate, seconds):
-    """Latencies of requests that arrive at random, whether or not earlier ones were answered."""
+    """Return the latencies of requests that arrive at random times, whether or not earlier requests are answered."""
     latencies, idle, tasks = [], [], []
 
     async def user():
@@ -172,7 +172,7 @@ async def open_loop(server, rate, seconds):
 
 
 async def overload(server, rate, seconds):
-    """Twice the capacity with duplicates, lost rewards and late ones; what was acknowledged, and what was refused."""
+    """Send twice the capacity, with duplicate, lost and late rewards; return acknowledged and refused requests."""
     acknowledged, refused, tasks, idle = {}, count(), [], []
 
     async def post(path, body):
@@ -253,7 +253,7 @@ def percentile(values, share):
 
 
 def check(url, acknowledged):
-    """Every acknowledged reward is in the ledger once."""
+    """Check that every acknowledged reward is in the ledger once."""
     with sl.open(url) as store:
         live = store.load("bench")
         wrong = [id for id, value in acknowledged.items() if live.describe(id).value != value]
@@ -270,23 +270,23 @@ def measure(folder, url, pid, rounds, seconds):
             for server in (empty, served):
                 rates[server.name].append(asyncio.run(closed_loop(server, seconds)))
         medians = {
-            name: [statistics.median(column) for column in zip(*some, strict=True)]
-            for name, some in rates.items()
+            name: [statistics.median(column) for column in zip(*rounds, strict=True)]
+            for name, rounds in rates.items()
         }
         capacity, cost, cost_of_database = medians[served.name]
-        most, least_cost, _ = medians[empty.name]
+        empty_rate, empty_cost, _ = medians[empty.name]
         half = asyncio.run(open_loop(served, capacity / 2, 2 * seconds))
         acknowledged, refused, users = asyncio.run(overload(served, capacity, 2 * seconds))
     settled = check(url, acknowledged)
     return {
-        "pairs_per_second": {empty.name: round(most), served.name: round(capacity)},
-        "share_of_empty_route": round(capacity / most, 3),
+        "pairs_per_second": {empty.name: round(empty_rate), served.name: round(capacity)},
+        "share_of_empty_route": round(capacity / empty_rate, 3),
         "processor_ms_per_pair": {
-            empty.name: round(1_000 * least_cost, 3),
+            empty.name: round(1_000 * empty_cost, 3),
             served.name: round(1_000 * cost, 3),
             "PostgreSQL": round(1_000 * cost_of_database, 3),
         },
-        "share_by_processor_time": round(least_cost / cost, 3),
+        "share_by_processor_time": round(empty_cost / cost, 3),
         "p50_ms_at_half_load": round(percentile(half, 0.5), 2),
         "p99_ms_at_half_load": round(percentile(half, 0.99), 2),
         "overload": {
@@ -300,9 +300,9 @@ def measure(folder, url, pid, rounds, seconds):
 
 
 @contextlib.contextmanager
-def database(kind, folder):
-    """The address of an empty database that waits for the disk, and the process of PostgreSQL."""
-    if kind == "sqlite":
+def database(name, folder):
+    """Yield the address of an empty database with fsync on, and PostgreSQL's process."""
+    if name == "sqlite":
         yield f"sqlite:///{folder}/bench.db", None
         return
     with own_server() as server, new_database(server) as url:

@@ -1,4 +1,4 @@
-"""Live experiments under everything at once: does each promise hold to the end?
+"""Test live experiments under all faults at once: does each promise hold to the end?
 
     python benchmarks/soak.py [--minutes 3] [--window 30] [--only sqlite postgresql] [--seed 1] [--folder FOLDER]
 
@@ -72,7 +72,7 @@ class Own:
         self.pulls, self.totals = np.zeros(4), np.zeros(4)
 
     def select(self) -> int:
-        """The arm of the next period."""
+        """Return the arm of the next period."""
         self.period += 1
         if self.period % self.every == 0 or self.pulls.min() == 0:
             return int(self.pulls.argmin())
@@ -92,7 +92,7 @@ def makers(every: int = 10) -> dict[str, Any]:
 
 
 class Record:
-    """A file of what happened: a line is one write, so it outlives the process."""
+    """A file of events. Each line is one write, so the file outlives the process."""
 
     def __init__(self, path: str) -> None:
         self.path = Path(path)
@@ -106,7 +106,7 @@ class Record:
 
 
 class Application:
-    """A process that serves users in threads until it is told to end, or killed."""
+    """A process that serves users in threads until it ends or is killed."""
 
     def __init__(self, number: int, url: str, record: str, every: int) -> None:
         self.number, self.url, self.every = number, url, every
@@ -135,7 +135,7 @@ class Application:
         time.time = lambda: right() + 3600 * hours
 
     def opened(self) -> Any:
-        """The experiment, opened anew if the last store was of no use."""
+        """Return the experiment, opened again if the last store failed."""
         with self.lock:
             if self.live is None:
                 if self.store is not None:
@@ -147,14 +147,14 @@ class Application:
             return self.live
 
     def continue_after_kill(self) -> None:
-        """Units whose assignment was not heard come again; rewards that were not acknowledged are reported."""
+        """Read the record: units without an answer come again, unacknowledged rewards are reported again."""
         begun, heard, rewarded = [], {}, set()
-        for _, what, *words in self.record.lines():
-            if what == "unit":
+        for _, event, *words in self.record.lines():
+            if event == "unit":
                 begun.append(words[0])
-            elif what == "assigned":
+            elif event == "assigned":
                 heard[words[0]] = words[1]
-            elif what == "rewarded":
+            elif event == "rewarded":
                 rewarded.add(words[0])
         self.numbers = itertools.count(len(begun))
         self.again = [unit for unit in begun if unit not in heard]
@@ -204,7 +204,7 @@ class Application:
         return None
 
     def due(self) -> str | None:
-        """An assignment whose reward is to be reported now."""
+        """Return an assignment whose reward is due."""
         with self.lock:
             if self.waiting and self.waiting[0][0] <= time.monotonic():
                 return heapq.heappop(self.waiting)[1]
@@ -222,9 +222,9 @@ class Application:
 
     def report(self, live: Any, id: str) -> None:
         try:
-            one = live.describe(id)
-            place = (one.replication, one.policy, one.arm_index, one.position)
-            value = float(reward_at(EXPERIMENT, ENVIRONMENT, *place))
+            details = live.describe(id)
+            address = (details.replication, details.policy, details.arm_index, details.position)
+            value = float(reward_at(EXPERIMENT, ENVIRONMENT, *address))
             if value == 0 and self.random.random() < 0.05:
                 self.record.write("rewarded", id, None)  # it never comes
                 return
@@ -254,14 +254,14 @@ def application(*arguments: Any) -> None:
 
 
 def _lines(path: Path) -> list[str]:
-    """The lines of a file; none if it does not exist yet."""
+    """Return the lines of a file, none if it does not exist yet."""
     with contextlib.suppress(FileNotFoundError):
         return path.read_text().splitlines()
     return []
 
 
 class Store(NamedTuple):
-    """A database, and what may happen to it."""
+    """A database and its faults."""
 
     kind: str
     url: str
@@ -298,14 +298,14 @@ class Store(NamedTuple):
         away = path.parent / "away"
         away.mkdir(exist_ok=True)
         moved = [
-            one for ending in ("", "-wal", "-shm") if (one := Path(f"{path}{ending}")).exists()
+            file for suffix in ("", "-wal", "-shm") if (file := Path(f"{path}{suffix}")).exists()
         ]
-        for one in moved:
-            one.rename(away / one.name)
+        for file in moved:
+            file.rename(away / file.name)
         time.sleep(0.5)
         assert not path.exists(), "a process made a new file in place of the one that was moved"
-        for one in reversed(moved):
-            (away / one.name).rename(one)
+        for file in reversed(moved):
+            (away / file.name).rename(file)
 
     def rows(self, sql: str) -> list[tuple[Any, ...]]:
         if self.kind == "sqlite":
@@ -318,7 +318,7 @@ class Store(NamedTuple):
 
 
 class Soak:
-    """One experiment with its applications and its faults."""
+    """An experiment with its applications and its faults."""
 
     def __init__(self, store: Store, seed: int, window: float) -> None:
         self.store = store
@@ -358,15 +358,17 @@ class Soak:
         self.faults["kills"] += 1
 
     def inject_faults(self, until: float) -> None:
-        """Faults until the time is over, one every second or so."""
+        """Cause about one fault per second until the time is over."""
         usual = [self.kill, self.kill, self.jump_clock]
-        own = [self.restart_server] if self.store.kind == "postgresql" else [self.move_file]
+        database_faults = (
+            [self.restart_server] if self.store.kind == "postgresql" else [self.move_file]
+        )
         rare = [self.deploy, self.disable]
         for turn in itertools.count(1):
             time.sleep(self.random.uniform(0.3, 1.5))
             if time.monotonic() > until:
                 return
-            self.random.choice(rare if turn % 8 == 0 else usual + own)()
+            self.random.choice(rare if turn % 8 == 0 else usual + database_faults)()
 
     def jump_clock(self) -> None:
         process = self.random.choice(list(self.processes.values()))
@@ -387,7 +389,7 @@ class Soak:
         self.faults["moved files"] += 1
 
     def deploy(self) -> None:
-        """A process is replaced by one with another version of a policy, and back after a while."""
+        """Replace a process by one with another version of a policy, and back after a while."""
         number = self.random.choice(list(self.processes))
         self.every[number] = 9
         self.kill(number)
@@ -405,7 +407,7 @@ class Soak:
         self.faults["arms disabled"] += 1
 
     def control(self, change: Any) -> None:
-        """Make a change as an operator would: on SQLite in the place of the application, which owns the file."""
+        """Make a change as an operator would; on SQLite the application, which owns the file, stops meanwhile."""
         if self.store.kind == "sqlite":
             self.end(0)
         while True:
@@ -460,7 +462,11 @@ class Soak:
             )
             for field in ("rewards", "pulls", "interactions"):
                 assert np.array_equal(getattr(runs, field), getattr(expected, field)), field
-            bad = [one for one in live.diagnostics(silence_is_zero=True) if one.verdict == "alarm"]
+            bad = [
+                check
+                for check in live.diagnostics(silence_is_zero=True)
+                if check.verdict == "alarm"
+            ]
         assert not bad, bad
         return {
             "users": sum(line[1] == "assigned" and line[3] is not None for line in lines),
@@ -479,17 +485,17 @@ class Soak:
         applied = Counter(id for (id,) in self.store.rows(events))
         assert applied == Counter(values.keys()), "a reward was applied twice, or never"
         kept = 0
-        for _, what, *words in lines:
-            if what == "assigned" and words[1] is not None:
+        for _, event, *words in lines:
+            if event == "assigned" and words[1] is not None:
                 assert str(arms[words[1]]) == words[2], f"assignment {words[1]} has another arm"
-            if what == "rewarded" and words[1] is not None:
+            if event == "rewarded" and words[1] is not None:
                 assert values[words[0]] == words[1], f"the reward of {words[0]} was lost"
                 kept += 1
         return kept
 
     def check_arms(self, lines: list[list[Any]]) -> None:
-        for _, what, *words in lines:
-            if what != "assigned":
+        for _, event, *words in lines:
+            if event != "assigned":
                 continue
             _, id, arm, reason, began, every = words
             for since, until in self.disabled:

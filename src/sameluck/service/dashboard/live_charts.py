@@ -113,21 +113,16 @@ def replications_chart(finding: Finding) -> Chart | None:
     numbers, means = np.arange(1.0, count + 1), finding.running_means
     bounds = [finding.effect.low, finding.effect.high] if finding.effect is not None else []
     # A margin, so that no dot is cut at an edge, which may be 0.
-    highest = float(np.abs(differences).max())
-    x, y = (
-        Scale(0.5, max(count, 8) + 0.5),
-        scale_around(
-            [
-                *(1.1 * value for value in (*differences.tolist(), *bounds)),
-                -0.05 * highest,
-                0.05 * highest,
-            ]
-        ),
+    margin = 0.05 * float(np.abs(differences).max())
+    x = Scale(0.5, max(count, 8) + 0.5)
+    y = scale_around(
+        [*(1.1 * value for value in (*differences.tolist(), *bounds)), -margin, margin]
     )
+    y_ticks, grid = y_axis(y)
     bounded = np.isfinite(finding.half_widths)
     at, halves = x.at(numbers), finding.half_widths
     marks = [
-        y_axis(y)[1],
+        grid,
         Mark("zero", f"M0 {y.up([0.0])[0]:.0f}H1000"),
         Mark(
             "band",
@@ -135,45 +130,50 @@ def replications_chart(finding: Finding) -> Chart | None:
         ),
     ]
     labels = []
-    if (since := finding.decided_at) is not None:
-        decided_x = float(x.at([since])[0])
-        marks.append(Mark("mark", f"M{decided_x:.0f} 0V1000"))
-        is_right = decided_x > 600
-        labels.append(
-            Label(
-                decided_x / 10 + (-2 if is_right else 2),
-                4,
-                f"excludes zero from {since}",
-                "strong",
-                "end" if is_right else "start",
-            )
-        )
+    if finding.decided_at is not None:
+        decided_x = x.percent(finding.decided_at)
+        marks.append(Mark("mark", f"M{10 * decided_x:.0f} 0V1000"))
+        labels.append(_beside_line(decided_x, f"excludes zero from {finding.decided_at}"))
     ahead = differences >= 0
     marks += [
         Mark("line", line(at[bounded], y.up(means[bounded]))),
         Mark("dots", dots(at[ahead], y.up(differences[ahead]))),
         Mark("dots behind", dots(at[~ahead], y.up(differences[~ahead]))),
     ]
-    digits = digits_for(float(np.abs(differences).max()) / 10)
     return Chart(
         label=f"In each replication {finding.policy} minus {finding.control}: ahead in {finding.wins:,} of {count:,}",
         marks=marks,
-        y_ticks=y_axis(y)[0],
+        y_ticks=y_ticks,
         x_ticks=_counts_axis(x, count),
         labels=labels,
         y_title="difference in one replication",
         x_title="replications complete, in order",
         columns=("replication", "difference", "mean so far", "half-width"),
-        rows=[
-            (
-                f"{n:,}",
-                signed(d, digits),
-                signed(m, digits + 1),
-                signed(h, digits + 1) if np.isfinite(h) else "none yet",
-            )
-            for n, d, m, h in zip(range(count), differences, means, halves, strict=True)
-        ][-TABLE_ROWS:],
+        rows=_replication_rows(finding)[-TABLE_ROWS:],
     )
+
+
+def _beside_line(x: float, text: str) -> Label:
+    """Return a label beside a vertical line, on the side with more room."""
+    return (
+        Label(x - 2, 4, text, "strong", "end")
+        if x > 60
+        else Label(x + 2, 4, text, "strong", "start")
+    )
+
+
+def _replication_rows(finding: Finding) -> list[tuple[str, ...]]:
+    digits = digits_for(float(np.abs(finding.differences).max()) / 10)
+    columns = (finding.differences, finding.running_means, finding.half_widths)
+    return [
+        (
+            f"{replication:,}",
+            signed(difference, digits),
+            signed(mean, digits + 1),
+            signed(half, digits + 1) if np.isfinite(half) else "none yet",
+        )
+        for replication, (difference, mean, half) in enumerate(zip(*columns, strict=True))
+    ]
 
 
 def _counts_axis(x: Scale, count: int) -> list[Label]:

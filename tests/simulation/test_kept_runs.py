@@ -231,7 +231,9 @@ def test_runs_that_cannot_be_written_in_the_end_are_returned(path, caplog):
 
 def test_detail_is_not_lost_when_more_is_run_without(path):
     sl.simulate(experiment_of(20), ARMS, keep=path, detail=True)
-    with pytest.raises(sl.Invalid, match="they have detail, and the following replications would not"):
+    with pytest.raises(
+        sl.Invalid, match="they have detail, and the following replications would not"
+    ):
         sl.simulate(experiment_of(30), ARMS, keep=path)
 
 

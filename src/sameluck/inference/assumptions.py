@@ -224,17 +224,18 @@ def _changes(policy: Policy, other: Policy) -> Iterator[tuple[str, float]]:
 
 
 def _drawn_spread(experiment: Experiment, environment: Environment) -> Spread:
-    """Estimate the spread from a few draws of some arms, at addresses that no simulation reads."""
+    """Return the spread of some arms: exact for rewards 0 and 1, else from a few draws that no simulation reads."""
     arms = experiment.n_arms
-    rows = (
-        min(experiment.replications, _MAX_REPLICATIONS)
-        if capabilities_of(environment).has_instances
-        else 1
-    )
+    has_instances = capabilities_of(environment).has_instances
+    rows = min(experiment.replications, _MAX_REPLICATIONS) if has_instances else 1
+    sampled_arms = np.unique(np.linspace(0, arms - 1, _MAX_ARMS).astype(int)).tolist()
+    if environment.binary:
+        means = environment.instance_means(experiment.seed, range(rows), arms)[:, sampled_arms]
+        sd = float(np.sqrt(means * (1 - means)).max())
+        return Spread(sd, float(means.max()), fills_unit_interval=True)
     parameters = prepared_parameters(environment, experiment.seed, range(rows), arms)
     # AUDIT is a stream of its own: drawing from it changes no simulated reward.
     key = stream(experiment.seed, AUDIT, 0, 0)
-    sampled_arms = np.unique(np.linspace(0, arms - 1, _MAX_ARMS).astype(int)).tolist()
     rewards = np.array(
         [
             [float(draw(parameters, row, arm, word(key, position))) for position in range(_DRAWS)]
@@ -242,12 +243,9 @@ def _drawn_spread(experiment: Experiment, environment: Environment) -> Spread:
             for arm in sampled_arms
         ]
     )
+    inside = bool(rewards.min() >= 0 and rewards.max() <= 1)
+    fills = inside and bool(np.ptp(rewards) > 1 / SCALE_FACTOR)
     sds, means = rewards.std(axis=1), rewards.mean(axis=1)
-    if environment.binary:
-        means = environment.instance_means(experiment.seed, range(rows), arms)[:, sampled_arms]
-        sds = np.sqrt(means * (1 - means))
-    inside = rewards.min() >= 0 and rewards.max() <= 1
-    fills = environment.binary or bool(inside and np.ptp(rewards) > 1 / SCALE_FACTOR)
     return Spread(float(sds.max()), float(np.abs(means).max()), fills)
 
 

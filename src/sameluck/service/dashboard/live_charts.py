@@ -51,7 +51,7 @@ class Extent(NamedTuple):
 
 
 class IntervalDrawing(NamedTuple):
-    """The interval of an effect before the naive design's interval; positions are in per cent."""
+    """Interval of an effect before the naive design's interval; positions are in per cent."""
 
     label: str
     replay: Extent

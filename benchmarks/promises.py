@@ -75,7 +75,7 @@ class Row(NamedTuple):
     promised: float | None  # rate of errors
     measured: float
     experiments: int
-    unannounced: float | None = None  # rate of wrong signs without a word of warning
+    unannounced: float | None = None  # rate of verdicts with the wrong sign and without a caution
 
     @property
     def error(self) -> float:
@@ -85,13 +85,13 @@ class Row(NamedTuple):
 
     @property
     def kept(self) -> str:
-        """Verdict on the measured rate; "said" where the comparison warns instead."""
+        """Verdict on the measured rate; "announced" where the comparison warns instead."""
         if self.promised is not None:
             return "yes" if self.measured <= self.promised + 3.3 * self.error else "NO"
         if self.unannounced is None:
             return "not promised"
         budget = 0.05 + 3.3 * math.sqrt(0.05 * 0.95 / self.experiments)
-        return "said" if self.unannounced <= budget else "NO"
+        return "announced" if self.unannounced <= budget else "NO"
 
     def cells(self) -> list[str]:
         """Return the row as text."""

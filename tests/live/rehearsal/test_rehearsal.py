@@ -245,7 +245,7 @@ def test_a_late_challenger_is_rehearsed_too(start):
 
 @pytest.mark.slow
 def test_progress_is_the_record_so_far(start, monkeypatch):
-    monkeypatch.setattr(rehearsal, "REPORT_EVERY", 0.0)
+    monkeypatch.setattr(rehearsal, "REPORT_SECONDS", 0.0)
     seen = []
     outcome = sl.rehearse(start(), BERNOULLI, traffic=CALM, progress=seen.append)
     assert [row.calls for row in seen] == sorted(row.calls for row in seen)

@@ -148,7 +148,7 @@ def test_means_may_be_listed_one_after_another():
         ("2(ucb1)", "expected a word"),
         ("ucb1([[[[[[[[[[1]]]]]]]]]])", "nested too deeply"),
         ('ucb1("\\x")', "not a valid text"),
-        ("ucb1(" + "9" * 100 + ")", "too long a number"),
+        ("ucb1(" + "9" * 100 + ")", "has too many digits"),
         ("ucb1(1_)", "1_"),
         ("ucb1(1__0)", "1__0"),
         ("ucb1(1_.5)", "1_.5"),

@@ -110,6 +110,7 @@ def write_whole(path: Path, content: bytes) -> None:
 @contextlib.contextmanager
 def draft_of(path: Path) -> Iterator[Path]:
     """Yield a new file that replaces `path` at the end, unless an error is raised."""
+    # In the same folder, because a file can be replaced atomically within a file system only.
     draft = file_path("cannot write", path).parent / f".{secrets.token_hex(8)}.part"
     try:
         draft.touch()

@@ -53,7 +53,9 @@ def read_call(text: object, subject: str) -> Call:
     if not isinstance(text, str):
         raise Invalid(f"{subject} must be text such as 'name(value)', got {shown(text)}")
     if len(text) > MAX_CHARACTERS:
-        raise Invalid(f"{subject} text has {len(text):,} characters; at most {MAX_CHARACTERS:,}")
+        raise Invalid(
+            f"{subject} text has {len(text):,} characters; the limit is {MAX_CHARACTERS:,}"
+        )
     return _Reader(text, subject).whole()
 
 
@@ -79,12 +81,14 @@ class _Reader:
     def whole(self) -> Call:
         call = self._call(0)
         if self.tokens[self.position] != _END:
-            raise Invalid(f"{self._excerpt()} has text after its end")
+            raise Invalid(f"{self._excerpt()} has text after its end; remove it")
         return call
 
     def _call(self, depth: int) -> Call:
         if depth >= MAX_DEPTH:
-            raise Invalid(f"{self._excerpt()} is nested too deeply")
+            raise Invalid(
+                f"{self._excerpt()} is nested too deeply; the limit is {MAX_DEPTH} levels"
+            )
         call = Call(self._take("word", "a word"), [], {})
         if self._accept("("):
             for _ in self._items(")"):
@@ -110,7 +114,9 @@ class _Reader:
 
     def _value(self, depth: int) -> Value:
         if depth >= MAX_DEPTH:
-            raise Invalid(f"{self._excerpt()}: lists are nested too deeply")
+            raise Invalid(
+                f"{self._excerpt()}: lists are nested too deeply; the limit is {MAX_DEPTH} levels"
+            )
         if self._accept("["):
             return tuple([self._value(depth + 1) for _ in self._items("]")])
         token_type, token = self._next()
@@ -160,5 +166,5 @@ def _number(token: str) -> int | float:
     if not re.fullmatch(r"[+-]?[\d_]+", token):
         return float(token)
     if len(token) > 40:
-        raise Invalid(f"{token[:20]}... is too long a number")
+        raise Invalid(f"the number {token[:20]}... has too many digits")
     return int(token)

@@ -161,7 +161,7 @@ def _as_hinted(field: object, *, takes_float: bool) -> object:
         try:
             return float(field)
         except OverflowError:
-            raise Invalid(f"{shown(field)} is too large for a number") from None
+            raise Invalid(f"{shown(field)} is too large for a floating-point number") from None
     return field
 
 

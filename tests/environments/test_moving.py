@@ -234,7 +234,7 @@ def test_one_within_another_and_other_numbers_of_arms_are_refused():
     for wrong in (0, [3, -1], "a", 1.5):
         with pytest.raises(sl.Invalid, match="periods are whole numbers from 1 on"):
             SWITCHING.means_at(wrong)
-    with pytest.raises(sl.Invalid, match=r"see means_at\(period\)"):
+    with pytest.raises(sl.Invalid, match=r"call means_at\(period\)"):
         SWITCHING.instance_means(0, range(1), 2)
 
 

@@ -82,6 +82,7 @@ class ByFamily(_ByFamilyFields, Environment):
     def compiled_parameters(
         self, seed: int, replications: range, arms: int
     ) -> text_forms.Parameters:
+        # A linked list, because Numba cannot index a tuple of different types by a variable.
         *before, last = self._families
         parameters = last.compiled_parameters(seed, replications, len(last.means))
         for family in reversed(before):

@@ -80,7 +80,7 @@ class Moving(Environment):
     def instance_means(self, seed: int, replications: range, arms: int) -> Floats:
         """Raise `Invalid`: an arm has no mean that holds in all periods."""
         raise Invalid(
-            f"{type(self).__name__}: the means move with the period; see means_at(period)"
+            f"{type(self).__name__}: the means move with the period; call means_at(period)"
         )
 
     def _shares(self, times: Ints) -> Floats:
@@ -112,7 +112,8 @@ class Moving(Environment):
     def _check_arms(self, arms: int) -> None:
         if self._checked_arms() != arms:
             raise Invalid(
-                f"{type(self).__name__}.environments have {self.arms} arms, but there are {arms}"
+                f"{type(self).__name__}.environments have {self.arms} arms, but there are {arms}; give environments "
+                f"with {arms} arms"
             )
 
 
@@ -237,6 +238,7 @@ class CompiledSwitching(NamedTuple):
 def _selection(
     phases: Sequence[Environment], seed: int, replications: range, arms: int
 ) -> text_forms.Parameters:
+    # A linked list, because Numba cannot index a tuple of different types by a variable.
     *before, selection = (prepared_parameters(phase, seed, replications, arms) for phase in phases)
     for parameters in reversed(before):
         selection = SelectedParameters(parameters, selection, 0)

@@ -125,6 +125,7 @@ class CompiledGaussianMixture(NamedTuple):
 @draws(CompiledGaussianMixture)
 def _gaussian_mixture(parameters: CompiledGaussianMixture, row: int, arm: int, bits: Bits) -> float:
     component = discrete(bits, parameters.cumulative[arm])
+    # Other bits, because the component depends on these.
     deviation = parameters.sd * normal(again(bits, _WITHIN_COMPONENT))
     return parameters.mean[arm, component] + deviation
 

@@ -132,5 +132,6 @@ def compiled_lognormal(
 def _lognormal(parameters: CompiledLognormal, row: int, arm: int, bits: Bits) -> float:
     if uniform(bits) >= parameters.nonzero[arm]:
         return 0.0
+    # Other bits, because those that decided the first question are no longer uniform.
     logarithm = parameters.mu[arm] + parameters.sigma[arm] * normal(again(bits, _AMOUNT))
     return math.exp(logarithm)

@@ -163,6 +163,9 @@ def _poisson(parameters: CompiledPoissonPrior, row: int, arm: int, bits: Bits) -
     return poisson(bits, parameters.mean[row, arm])
 
 
+# Each loop reads one word per arm at an address that no policy enters, so all policies meet the same bandit.
+
+
 @compiled
 def _draw_gammas(seed: Bits, first: int, a: Floats, b: Floats, means: Floats) -> None:
     for row in range(means.shape[0]):

@@ -267,6 +267,7 @@ def is_randomised(policy: Policy, arms: int) -> bool:
 
 @cache
 def _reads_noise(code: CodeType) -> bool:
+    # The name of the argument, also in instructions that combine two names (Python 3.13).
     names = (step.argval for step in dis.get_instructions(code))
     return any("noise" in (name if isinstance(name, tuple) else (name,)) for name in names)
 

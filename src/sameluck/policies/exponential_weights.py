@@ -189,6 +189,7 @@ def _weighted_probabilities(
 @inlined
 def fill_softmax(scores: Floats, probabilities: Floats) -> None:
     """Write probabilities proportional to the exponentials of the scores; both arrays may be the same."""
+    # The highest score is subtracted so that no exponential overflows.
     highest, total = scores[0], 0.0
     for arm in range(1, scores.size):
         highest = max(highest, scores[arm])
@@ -202,6 +203,7 @@ def fill_softmax(scores: Floats, probabilities: Floats) -> None:
 @inlined
 def draw_arm(probabilities: Floats, bits: Bits) -> int:
     """Return an arm drawn with these probabilities, never an arm with probability 0."""
+    # Rounding may leave the sum of the probabilities below 1: then the last possible arm is drawn.
     drawn, left = 0, uniform(bits)
     for arm in range(probabilities.size):
         if left >= 0.0 and probabilities[arm] > 0.0:

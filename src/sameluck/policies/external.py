@@ -161,7 +161,8 @@ class ObjectPolicy:
             arms = list(range(self.arms))
             return lambda _: pull(arms.copy())  # pull may change the list
         raise Invalid(
-            f"policy {self.name!r}: {type(self.made).__name__} has neither select(period) nor pull(arms)"
+            f"policy {self.name!r}: {type(self.made).__name__} has neither select(period) nor pull(arms); "
+            "add one of them"
         )
 
     def choose(self, period: int) -> int:

@@ -167,6 +167,7 @@ def _largest_discounted_draw(
     best, highest = 0, -np.inf
     for arm in range(arms):
         successes = tally.memory[arms + arm]
+        # Rounding may make the discounted successes exceed the pulls.
         failures = max(0.0, tally.memory[arm] - successes)
         odds = beta_log_odds(at(noise, period, arm), policy.a + successes, policy.b + failures)
         if odds > highest:

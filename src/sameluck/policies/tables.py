@@ -46,6 +46,7 @@ def exploration_levels(c: float, horizon: int) -> Floats:
 
 def kept_tables(key: Hashable, make: Callable[[], Parameters]) -> Parameters:
     """Return the tables of a key, made once per process; the least recently used are dropped above `MAX_BYTES`."""
+    # Under the lock also while tables are made: threads that need the same tables wait instead of making them twice.
     with _lock:
         if key in _kept:
             _kept[key] = _kept.pop(key)  # now the most recent

@@ -124,6 +124,7 @@ def _highest_bound(policy: _Bounds, tally: Tally, period: int, noise: Key) -> in
         return period - 1
     best, highest = 0, -np.inf
     for arm in range(tally.pulls.size):
+        # Unsigned indices need no check for negative ones.
         width = policy.width[np.uint64(tally.pulls[arm])]
         bound = tally.means[arm] + policy.growth[np.uint64(period)] * width
         if bound > highest:

@@ -93,6 +93,7 @@ def add_square(tally: Tally) -> None:
 def variance_bound(policy: Any, tally: Tally, arm: int, evidence: float) -> float:
     """Return the upper confidence bound of an arm; `policy` has the fields `range` and `tuned`."""
     mean, share = tally.means[arm], evidence / tally.pulls[arm]
+    # Rounding may make the difference negative.
     variance = max(0.0, tally.memory[arm] / tally.pulls[arm] - mean * mean)
     if policy.tuned:
         return mean + math.sqrt(share * min(0.25, variance + math.sqrt(2.0 * share)))

@@ -65,9 +65,9 @@ def simulated() -> Iterator[tuple[str, str]]:
             runs = sl.simulate(definition, environment, checkpoints=[1, 37, 300], detail=True)
             yield f"{name} {design} interactions", digest(runs.interactions)
             trace = sl.trace(definition, environment, 2)
-            for place, policy in enumerate(runs.policies):
+            for index, policy in enumerate(runs.policies):
                 arrays = [
-                    a[:, place]
+                    a[:, index]
                     for a in (runs.rewards, runs.pulls, runs.totals, runs.exploration_excess)
                 ]
                 yield f"{name} {design} {policy}", digest(*arrays, *trace[policy])
@@ -117,20 +117,20 @@ def record_database(path: Path) -> None:
 
 
 def database_facts(path: Path) -> dict[str, object]:
-    """What a reader of the recorded database sees."""
+    """Return the contents of the recorded database."""
     with sl.open(f"sqlite:///{path}", read_only=True) as store:
         live = store.load("colours")
         runs, status = live.runs(), live.status()
         return {
             "runs": digest(runs.rewards, runs.pulls, runs.interactions),
-            "trace": digest(*(part for one in live.trace(0).values() for part in one)),
+            "trace": digest(*(column for path in live.trace(0).values() for column in path)),
             "replications": runs.replications,
             "status": status._asdict(),
         }
 
 
 def runs_facts(runs: sl.Runs) -> dict[str, object]:
-    """What a reader of the recorded runs sees."""
+    """Return the contents of the recorded runs."""
     arrays = runs.rewards, runs.pulls, runs.interactions, runs.totals, runs.exploration_excess
     # Version 0.1 had no adjustment for several pairs.
     alone = {} if sl.__dict__.get("__version__") is None else {"simultaneous": "none"}

@@ -1,4 +1,4 @@
-"""What version 0.1.0 produced is produced by this version, to the bit."""
+"""This version reproduces the results of version 0.1.0, bit for bit."""
 
 import json
 import shutil

@@ -73,7 +73,7 @@ def test_a_backup_made_while_users_are_served_is_one_moment(url, other_url, tmp_
     restored = scenario_of(other_url)
     again = restored.store.load("trial")
     assert before <= again.status().settled <= after
-    assert [one.what for one in again.history()] == ["started", "arm disabled", "arm enabled"]
+    assert [change.what for change in again.history()] == ["started", "arm disabled", "arm enabled"]
     restored._units = scenario._units
     waiting = [row[8] for row in rows(again, restored)[1] if row[4] == "assigned"]
     restored.finish(again, waiting=waiting)
@@ -90,7 +90,7 @@ def test_a_copy_is_equal(url, other_url, tmp_path):
     live._enrolment.flush()
     scenario.store.backup(str(tmp_path / "one.backup"))
     scenario.close()
-    assert [one.name for one in tmp_path.glob("one.backup*")] == ["one.backup"]
+    assert [file.name for file in tmp_path.glob("one.backup*")] == ["one.backup"]
     sl.restore(tmp_path / "one.backup", other_url)
     restored = scenario_of(other_url)
     again = restored.store.load("trial")

@@ -78,14 +78,14 @@ def test_a_process_whose_clock_is_off_serves_by_that_of_the_server(postgres_url,
 def test_a_clock_that_is_off_is_named(url, jump):
     with sl.open(url, timeout=60) as store:
         live = store.start("trial", SMALL)
-        assert not [one for one in examine(store) if one.name == "clocks"]
+        assert not [check for check in examine(store) if check.name == "clocks"]
         live.assign("ann")
-        (check,) = [one for one in examine(store) if one.name == "clocks"]
+        (check,) = [check for check in examine(store) if check.name == "clocks"]
         assert check.verdict == "fine"
         jump(2 * HOURS)
         live._enrolment._next_count = live._enrolment._next_clock = 0  # a minute later
         live.assign("bob")
-        (check,) = [one for one in examine(store) if one.name == "clocks"]
+        (check,) = [check for check in examine(store) if check.name == "clocks"]
         assert check.verdict == "watch"
         assert f":{os.getpid()} is " in check.sentence
         assert check.sentence.count("ahead") == 1

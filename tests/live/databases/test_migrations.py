@@ -25,21 +25,21 @@ def later(monkeypatch):
     """A later sameluck, whose schema has more steps; and this one again."""
 
     def has(*steps):
-        known = {**migrations(), **dict(enumerate(steps, start=NEWEST + 1))}
+        more = {**migrations(), **dict(enumerate(steps, start=NEWEST + 1))}
         for module in (statements, sqlite):
-            monkeypatch.setattr(module, "migrations", lambda: known)
+            monkeypatch.setattr(module, "migrations", lambda: more)
 
     return has
 
 
 @pytest.fixture(params=["sqlite", pytest.param("empty_postgres", marks=pytest.mark.slow)])
 def url(request):
-    """The URL of an empty database, of each kind."""
+    """URL of an empty database, on SQLite and on PostgreSQL."""
     return request.getfixturevalue(f"{request.param}_url")
 
 
 def ask(url, question):
-    """What a database contains, read without sameluck."""
+    """Return the contents of a database, read without sameluck."""
     if url.startswith("sqlite"):
         with contextlib.closing(sqlite3.connect(path_of(url))) as connection, connection:
             return connection.execute(question).fetchall()
@@ -132,7 +132,7 @@ def test_a_migration_that_fails_changes_nothing(url, later, monkeypatch):
 
 
 def test_before_a_migration_sqlite_is_copied(sqlite_url, later, monkeypatch, tmp_path):
-    """The copy opens with the old schema and can be gone on with."""
+    """A store opened on the copy has the old schema and goes on."""
     scenario, live = begun(sqlite_url)
     later(WIDER)
     goes_on(scenario, live)
@@ -235,7 +235,7 @@ def test_a_ledger_of_an_earlier_schema_is_counted_and_goes_on(url, version):
     assert (status.opened, status.complete, status.prefix) == (3, 1, 1)
     log = scenario.store.load("log").status()
     assert (log.imported, log.settled, log.complete) == (7, 0, 1)
-    assert [one.what for one in live.history()] == ["started", "policy versions recorded"]
+    assert [change.what for change in live.history()] == ["started", "policy versions recorded"]
     live.resume()
     scenario.clock.advance(86_400)
     scenario.finish(live)

@@ -277,10 +277,10 @@ class TestSqlite:
                 os.read(closed, 1)
                 for _ in range(2):
                     try:
-                        found = live.assign("ann", strict=True).reason
+                        answer = live.assign("ann", strict=True).reason
                     except sl.Misconfigured as error:
-                        found = str(error)
-                os.write(writing, found.encode())
+                        answer = str(error)
+                os.write(writing, answer.encode())
             os._exit(0)
         os.close(writing)
         if parent == "has closed it":

@@ -106,7 +106,7 @@ class TestSeveralProcesses:
         served = everywhere(scenarios)
         with ThreadPoolExecutor(6) as pool:
             calls = [
-                pool.submit(serve_to_the_end, *each) for each in zip(scenarios, served, strict=True)
+                pool.submit(serve_to_the_end, *pair) for pair in zip(scenarios, served, strict=True)
             ] * 2
             for call in calls:
                 call.result(timeout=120)
@@ -137,32 +137,32 @@ class TestSeveralProcesses:
 
     def test_a_pause_holds_for_all(self, scenarios):
         scenarios[0].start()
-        one, other, _ = everywhere(scenarios)
-        one.pause()
-        assert other.assign("ann").reason == "NOT_RUNNING"
-        other.resume()
-        assert one.assign("ann").enrolled
+        first, second, _ = everywhere(scenarios)
+        first.pause()
+        assert second.assign("ann").reason == "NOT_RUNNING"
+        second.resume()
+        assert first.assign("ann").enrolled
 
     def test_a_stop_after_replications_holds_for_all(self, scenarios):
         scenarios[0].start(replications=9, options=options(open_replications=2))
-        one, other, third = everywhere(scenarios)
-        one.stop(after_replications=5)
+        first, second, third = everywhere(scenarios)
+        first.stop(after_replications=5)
         with ThreadPoolExecutor(2) as pool:
             calls = [
-                pool.submit(serve_to_the_end, *each)
-                for each in zip(scenarios[1:], (other, third), strict=True)
+                pool.submit(serve_to_the_end, *pair)
+                for pair in zip(scenarios[1:], (second, third), strict=True)
             ]
             for call in calls:
                 call.result(timeout=120)
-        for live in (one, other, third):
+        for live in (first, second, third):
             assert (live.status().status, live.status().opened) == ("stopped", 5)
-            first = sl.simulate(live.experiment, ENVIRONMENT, replications=range(5), workers=1)
-            assert_same(live.runs(), first)
+            expected = sl.simulate(live.experiment, ENVIRONMENT, replications=range(5), workers=1)
+            assert_same(live.runs(), expected)
 
     def test_of_two_that_start_one_name_one_wins(self, scenarios):
         with ThreadPoolExecutor(3) as pool:
             started = [pool.submit(scenario.start) for scenario in scenarios]
-            failures = [one.exception(timeout=60) for one in started]
+            failures = [start.exception(timeout=60) for start in started]
         lost = [error for error in failures if error is not None]
         assert [error.code for error in lost] == ["name_taken"] * 2
         assert scenarios[0].store.names() == ["trial"]
@@ -207,7 +207,7 @@ class TestLostConnections:
         served = everywhere(scenarios)
         with ThreadPoolExecutor(3) as pool:
             calls = [
-                pool.submit(serve_to_the_end, *each) for each in zip(scenarios, served, strict=True)
+                pool.submit(serve_to_the_end, *pair) for pair in zip(scenarios, served, strict=True)
             ]
             killed, pause = 0, 0.1
             while not all(call.done() for call in calls):
@@ -226,7 +226,7 @@ def made(live, unit):
 
 
 def test_an_assignment_is_voided_once_the_call_that_made_it_has_ended(postgres_url):
-    """The server may still be busy with that call: then nobody knows yet whether the assignment was made."""
+    """While the server is still busy with that call, nobody knows whether the assignment was made."""
     with sl.open(postgres_url, clock=sl.VirtualClock(START)) as store:
         live = Scenario(lambda _: store).start()
         unanswered = made(live, "unit")
@@ -258,9 +258,9 @@ def test_a_unit_that_returns_while_its_assignment_is_voided_gets_another(postgre
         other = threading.Thread(target=live.assign, args=["other"])
         other.start()
         assert voiding.wait(30)
-        told = live.assign("unit")
+        delivered = live.assign("unit")
         other.join()
-        assert live.reward(told.id, 1.0).applied
+        assert live.reward(delivered.id, 1.0).applied
 
 
 @pytest.mark.parametrize("lock", ["lock_assignment", "lock_experiment"])
@@ -271,11 +271,11 @@ def test_a_list_of_units_waits_for_no_reward_that_may_wait_for_it(postgres_url, 
         id = live.assign("returns").id
         reward.execute(LOCKS[lock], {"assignment": id, "experiment": live.id})
         answers = live.assign_many(["new", "returns"], strict=True)
-        assert [one.reason for one in answers] == ["ASSIGNED", "STICKY"]
+        assert [answer.reason for answer in answers] == ["ASSIGNED", "STICKY"]
 
 
 def test_visits_are_counted_without_a_wait_for_a_unit_that_another_call_has_locked(postgres_url):
-    """That call may change its row, and wait for a unit of this one."""
+    """The other call may change the unit's row and wait for a unit of this call."""
     visits = "SELECT visits FROM arrival WHERE unit = %s"
     clock = sl.VirtualClock(START)
     with (
@@ -391,10 +391,10 @@ class TestConfiguredServers:
     def test_transactions_are_as_isolated_as_they_need(self, postgres_url, level):
         configured(postgres_url, f"default_transaction_isolation = '{level}'")
         with sl.open(postgres_url) as store:
-            found = store.database.write(
+            level_used = store.database.write(
                 lambda t: t.connection.execute("SHOW transaction_isolation").fetchone()
             )
-        assert found == ("read committed",)
+        assert level_used == ("read committed",)
 
     def test_a_read_only_server(self, postgres_url):
         sl.open(postgres_url).close()
@@ -450,7 +450,7 @@ class TestConfiguredServers:
 
 @pytest.mark.parametrize("command", ["DEALLOCATE ALL", "DISCARD ALL"])
 def test_a_connection_that_forgot_our_statements_is_replaced(postgres_url, command):
-    """As behind a pooler that gives a session to several clients: psycopg is not told."""
+    """A pooler gives a session to several clients, and psycopg does not know."""
     with sl.open(postgres_url, connections=1) as store:
 
         def forget(transaction):
@@ -471,8 +471,8 @@ def test_a_forked_process_opens_connections_of_its_own(postgres_url):
         child = os.fork()
         if child == 0:
             try:
-                found = str((store.names(), live.assign("child").reason, store.names()))
-                os.write(writing, found.encode())
+                answers = str((store.names(), live.assign("child").reason, store.names()))
+                os.write(writing, answers.encode())
             finally:
                 store.close()
                 os._exit(0)
@@ -522,7 +522,7 @@ def test_a_lost_connection_does_not_keep_a_call_waiting_for_another_one_that_han
 
     with ThreadPoolExecutor(2) as threads:
         list(threads.map(lambda _: database.read(lambda _: together.wait(10)), range(2)))
-    lost, hanging = (each.info.backend_pid for each in database._pool._pool)
+    lost, hanging = (database.read(process) for _ in range(2))  # the pool takes turns
     awake = threading.Timer(20, os.kill, (hanging, signal.SIGCONT))
     os.kill(hanging, signal.SIGSTOP)
     try:
@@ -540,11 +540,11 @@ def test_only_writing_is_planned_by_indexes_alone(postgres_url):
     database = postgres.Postgres(postgres_url, connections=1)
 
     def settings(transaction):
-        shown = "SELECT current_setting('enable_hashjoin'), current_setting('jit')"
-        return transaction.connection.execute(shown).fetchone()
+        query = "SELECT current_setting('enable_hashjoin'), current_setting('jit')"
+        return transaction.connection.execute(query).fetchone()
 
     try:
-        found = [call(settings) for call in (database.read, database.write, database.read)]
-        assert found == [("on", "on"), ("off", "off"), ("on", "on")]
+        shown = [call(settings) for call in (database.read, database.write, database.read)]
+        assert shown == [("on", "on"), ("off", "off"), ("on", "on")]
     finally:
         database.close()

@@ -1,4 +1,4 @@
-"""Statements sent ahead of their answers: what is written, what is read, what a failure leaves behind."""
+"""Transactions of PostgreSQL: values, results, and the state after a failure."""
 
 import enum
 import math
@@ -50,8 +50,8 @@ def names(database):
 
 
 def server_process(database):
-    (found,) = database.read(lambda t: t.connection.execute("SELECT pg_backend_pid()").fetchone())
-    return found
+    (pid,) = database.read(lambda t: t.connection.execute("SELECT pg_backend_pid()").fetchone())
+    return pid
 
 
 class TestValues:
@@ -61,9 +61,9 @@ class TestValues:
         ids=repr,
     )
     def test_floats_come_back_to_the_bit(self, configured, value):
-        found = self.echo(configured, "double precision", value)
-        assert found == value
-        assert math.copysign(1, found) == math.copysign(1, value)
+        echoed = self.echo(configured, "double precision", value)
+        assert echoed == value
+        assert math.copysign(1, echoed) == math.copysign(1, value)
 
     @pytest.mark.parametrize("value", [0, -1, 2**63 - 1, -(2**63)])
     def test_whole_numbers(self, configured, value):
@@ -75,17 +75,17 @@ class TestValues:
 
     @pytest.mark.parametrize("value", [np.str_('"a"'), Colour.RED, np.float64(1 / 3)], ids=repr)
     def test_subclasses_are_as_their_bases(self, configured, value):
-        kind = "text" if isinstance(value, str) else "double precision"
-        assert self.echo(configured, kind, value) == value
+        sql_type = "text" if isinstance(value, str) else "double precision"
+        assert self.echo(configured, sql_type, value) == value
 
     @pytest.mark.parametrize("value", [True, False, None])
     def test_truth(self, configured, value):
         assert self.echo(configured, "boolean", value) is value
 
-    def echo(self, configured, kind, value):
-        """What the server makes of a value."""
+    def echo(self, configured, sql_type, value):
+        """Return the value as the server has received it."""
         cursor = psycopg.RawCursor(configured)
-        cursor.execute(f"SELECT CAST($1 AS {kind})", [value], prepare=True, binary=True)
+        cursor.execute(f"SELECT CAST($1 AS {sql_type})", [value], prepare=True, binary=True)
         return cursor.fetchone()[0]
 
     @pytest.mark.parametrize(
@@ -125,12 +125,12 @@ def test_statements_between_the_rows_of_another(database):
         return row.id
 
     def look(transaction):
-        found = 0
+        matching = 0
         for reason, calls in transaction.iterate(AnswerRow, "answers", experiment=id):
             if calls % 9_000 == 0:
                 assert transaction.fetch_one(ExperimentRow, "experiment", name="n1").name == "n1"
-            found += reason == f"r{calls}"
-        return found
+            matching += reason == f"r{calls}"
+        return matching
 
     id = database.write(fill)
     assert database.read(look) == 45_000
@@ -188,7 +188,7 @@ class TestFailures:
         assert server_process(database) == before
 
     def test_of_the_connection(self, database, connection):
-        """The work is done again on another."""
+        """Work on a lost connection is run again on another."""
         attempts = []
 
         def work(transaction):
@@ -204,8 +204,8 @@ class TestFailures:
 
 
 def server_process_of(transaction):
-    (found,) = transaction.connection.execute("SELECT pg_backend_pid()").fetchone()
-    return found
+    (pid,) = transaction.connection.execute("SELECT pg_backend_pid()").fetchone()
+    return pid
 
 
 class TestWaiting:

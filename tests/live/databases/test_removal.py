@@ -1,4 +1,4 @@
-"""What is removed is gone from every table, and from the file."""
+"""Removed data is gone from every table, and from the file."""
 
 import contextlib
 import sqlite3
@@ -79,7 +79,7 @@ def test_the_hash_of_an_erased_unit_is_not_in_the_file(sqlite_url, tmp_path):
     scenario.close()
     (file,) = tmp_path.iterdir()
     content = file.read_bytes()
-    assert [one for one in gone if one in content] == []
+    assert [text for text in gone if text in content] == []
 
 
 def test_a_salt_that_was_destroyed_is_not_in_the_file(sqlite_url, tmp_path):

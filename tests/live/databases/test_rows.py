@@ -1,4 +1,4 @@
-"""Every statement is read as rows of the class that has its columns."""
+"""Rows of every statement have a class with the statement's columns."""
 
 import re
 from pathlib import Path
@@ -27,13 +27,13 @@ def test_every_statement_with_rows_is_read_somewhere():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("kind", "name"), sorted(PAIRS))
-def test_the_fields_of_a_row_are_the_columns(kind, name):
-    fields = vars(rows)[kind]._fields
+@pytest.mark.parametrize(("row_class", "name"), sorted(PAIRS))
+def test_the_fields_of_a_row_are_the_columns(row_class, name):
+    fields = vars(rows)[row_class]._fields
     sql = statements()[name].text
     with sl.open("sqlite://") as store:
         values = dict.fromkeys(re.findall(r"(?<!:):(\w+)", sql), 1)
-        columns = [one[0] for one in store.database._writer.execute(sql, values).description]
+        columns = [column[0] for column in store.database._writer.execute(sql, values).description]
     assert len(columns) == len(fields)
     if len(fields) > 1:
         assert tuple(columns) == fields

@@ -1,4 +1,4 @@
-"""The server that the tests of live experiments start is real, its own, and gone afterwards."""
+"""Tests of live experiments start a real server of their own, which is gone afterwards."""
 
 import os
 import signal

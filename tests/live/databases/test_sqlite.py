@@ -364,7 +364,7 @@ class TestGroupCommit:
                 time.sleep(0.001)
             go.set()
             first.result(timeout=30)
-            return [one.exception(timeout=30) or one.result() for one in waiting]
+            return [future.exception(timeout=30) or future.result() for future in waiting]
 
     def start(self, name, fault=None):
         def work(transaction):
@@ -387,12 +387,12 @@ class TestGroupCommit:
         database = Sqlite(None)
         fault = ValueError("mine")
 
-        found = self.queued(
+        results = self.queued(
             database, [self.start("a"), self.start("b", fault), self.start("a"), self.start("c")]
         )
 
-        assert found[1] is fault
-        failed = [one for one in found if isinstance(one, sl.Diverged)]
+        assert results[1] is fault
+        failed = [error for error in results if isinstance(error, sl.Diverged)]
         assert len(failed) == 1
         names = {name for (name,) in database.read(lambda t: t.fetch_all(TextRow, "names"))}
         assert names == {"a", "c"}

@@ -1,4 +1,4 @@
-"""The file of a SQLite database: who may write it, with `fcntl` and as on Windows, and what if it goes away."""
+"""File of a SQLite database: its write lock, with `fcntl` and as on Windows, and a file that is moved or lost."""
 
 import contextlib
 import os
@@ -28,16 +28,16 @@ class Windows(types.ModuleType):
 
     def locking(self, handle, mode, count):
         assert count == 1
-        place = os.fstat(handle).st_ino
-        owner = self.owners.get(place)
+        inode = os.fstat(handle).st_ino
+        owner = self.owners.get(inode)
         if mode == self.LK_UNLCK:
             if owner != handle:
                 raise PermissionError("not locked")
-            del self.owners[place]
+            del self.owners[inode]
         elif owner is not None:
             raise PermissionError("locked by another handle")
         else:
-            self.owners[place] = handle
+            self.owners[inode] = handle
 
 
 @pytest.fixture(params=["fcntl", "msvcrt"])
@@ -103,8 +103,8 @@ def test_another_name_of_the_file_admits_nobody_else(tmp_path, path, live, link)
 
 
 def test_no_file_beside_the_database_is_the_lock(path, live):
-    for one in path.parent.glob("shop.db.*"):
-        one.unlink()
+    for file in path.parent.glob("shop.db.*"):
+        file.unlink()
     with pytest.raises(sl.Unavailable, match="is being written by another process or store"):
         sl.open(f"sqlite:///{path}")
 
@@ -136,7 +136,7 @@ def test_a_refused_store_leaves_the_locks_of_sqlite_alone(path, live):
         pass
     inode = os.stat(path).st_ino
     handles = "".join(
-        one.read_text() for one in Path("/proc/self/fdinfo").iterdir() if one.exists()
+        file.read_text() for file in Path("/proc/self/fdinfo").iterdir() if file.exists()
     )
     mine = [line for line in handles.splitlines() if "lock:" in line and f":{inode} " in line]
     assert sorted(line.split()[2] for line in mine) == ["FLOCK", "POSIX"], mine
@@ -184,14 +184,14 @@ LOSSES = {
 
 @pytest.mark.parametrize("lose", LOSSES, ids=lambda lose: lose.__name__)
 def test_nothing_is_acknowledged_once_the_file_is_gone(path, live, lose):
-    given = live.assign("ann")
+    assignment = live.assign("ann")
     lose(path)
     for call in (
-        lambda: live.reward(given.id, 1.0),
+        lambda: live.reward(assignment.id, 1.0),
         lambda: live.assign("bob", strict=True),
         live.pause,
         live.status,
-        lambda: live.describe(given.id),
+        lambda: live.describe(assignment.id),
     ):
         with pytest.raises(sl.Unavailable, match=LOSSES[lose]) as caught:
             call()
@@ -224,26 +224,26 @@ def test_a_copy_of_the_file_itself_is_not_written_over_it_unnoticed(path):
             store.start("second", SMALL)
             other.execute("VACUUM")
             other.execute("PRAGMA wal_checkpoint")
-        given = live.assign("ann")
-        assert given.enrolled
+        assignment = live.assign("ann")
+        assert assignment.enrolled
         shutil.copy(path.with_name("earlier.db"), path)
         with pytest.raises(sl.Unavailable, match="was overwritten while it was open"):
             live.status()
         with pytest.raises(sl.Unavailable):  # SQLite may be the first to notice
-            live.reward(given.id, 1.0)
+            live.reward(assignment.id, 1.0)
 
 
 def test_a_store_opens_again_once_the_file_is_back(path):
     with sl.open(f"sqlite:///{path}") as store:
         live = store.start("trial", SMALL)
-        given = live.assign("ann")
+        assignment = live.assign("ann")
         moved(path)
         with pytest.raises(sl.Unavailable):
-            live.reward(given.id, 1.0)
+            live.reward(assignment.id, 1.0)
         path.with_name("away.db").rename(path)
-        assert live.reward(given.id, 1.0).value == 1.0
+        assert live.reward(assignment.id, 1.0).value == 1.0
     with sl.open(f"sqlite:///{path}") as store:
-        assert store.load("trial").describe(given.id).value == 1.0
+        assert store.load("trial").describe(assignment.id).value == 1.0
 
 
 @pytest.fixture
@@ -256,13 +256,13 @@ def no_handles():
 
 
 def test_out_of_file_handles_is_not_the_callers_mistake(path, live, no_handles):
-    given = live.assign("ann")
+    assignment = live.assign("ann")
     live._database._idle.clear()
     no_handles()
     calls = (
         lambda: sl.open(f"sqlite:///{path}"),
         lambda: sl.open(f"sqlite:///{path}", read_only=True),
-        lambda: live.describe(given.id),
+        lambda: live.describe(assignment.id),
     )
     for call in calls:
         with pytest.raises(sl.Unavailable, match=r"(Too many open files.*ulimit|being written)"):
@@ -275,8 +275,8 @@ def test_another_file_at_the_path_can_be_opened(path):
         path.unlink()
         with pytest.raises(sl.Unavailable):
             store.names()
-        for one in path.parent.glob("shop.db-*"):
-            one.unlink()
+        for file in path.parent.glob("shop.db-*"):
+            file.unlink()
         with sl.open(f"sqlite:///{path}") as other:
             assert other.names() == []
             other.start("second", SMALL)

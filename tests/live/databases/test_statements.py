@@ -1,4 +1,4 @@
-"""The statements of every call look things up by an index, or their cost would grow with the ledger."""
+"""Statements of calls find their rows by index, so that their cost does not grow with the ledger."""
 
 import re
 from functools import partial
@@ -85,7 +85,7 @@ def test_a_call_never_reads_the_whole_ledger(name):
 
 
 def _kept_plan(transaction, name):
-    """The plan that PostgreSQL keeps of a prepared statement."""
+    """Return the plan that PostgreSQL keeps for a prepared statement."""
     connection, statement = transaction.connection, PREPARED[name]
     connection.execute("SET LOCAL plan_cache_mode = force_generic_plan")
     connection.execute(f"PREPARE {name}_planned AS {statement.text}".encode())
@@ -106,8 +106,8 @@ def test_postgresql_plans_for_large_tables_also_if_all_are_new(empty_postgres_ur
         assert not [line for line in plan if "Seq Scan" in line], (name, plan)
     for name in LISTS:  # the rows of a list are found one by one
         assert not [line for line in plans[name] if "Materialize" in line], (name, plans[name])
-    found = next(line for line in plans["lock_assignment"] if "owner = a.owner" in line)
-    assert "Index Cond" in found  # not among all entries of the replication
+    condition = next(line for line in plans["lock_assignment"] if "owner = a.owner" in line)
+    assert "Index Cond" in condition  # not among all entries of the replication
 
 
 @pytest.mark.slow

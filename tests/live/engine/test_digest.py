@@ -1,4 +1,4 @@
-"""The digest of a ledger: a sum of the digests of its entries, whatever their order."""
+"""Digest of a ledger: the sum of the digests of its entries, in any order."""
 
 import numpy as np
 import pytest
@@ -20,15 +20,15 @@ def entries(settled):
 
 
 def test_is_the_sum_of_those_of_the_entries(settled):
-    assert settled.digest() == sum(entry_digest(*one) for one in entries(settled)) % MODULUS
+    assert settled.digest() == sum(entry_digest(*entry) for entry in entries(settled)) % MODULUS
     backwards = SettledEntries(*(np.ascontiguousarray(column[::-1]) for column in settled[:4]))
     assert backwards.digest() == settled.digest()
     assert SettledEntries(*(column[:0] for column in settled[:4])).digest() == 0
 
 
 def test_differs_for_every_entry_and_value(settled):
-    found = {entry_digest(*one) for one in entries(settled)}
-    assert len(found) == 500
+    digests = {entry_digest(*entry) for entry in entries(settled)}
+    assert len(digests) == 500
     for value in (0.0, -0.0, 1.0, np.nextafter(1.0, 2.0)):
-        assert entry_digest(0, 1, 2, value) not in found
-        found.add(entry_digest(0, 1, 2, float(value)))
+        assert entry_digest(0, 1, 2, value) not in digests
+        digests.add(entry_digest(0, 1, 2, float(value)))

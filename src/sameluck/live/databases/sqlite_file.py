@@ -1,4 +1,4 @@
-"""The file of a SQLite database: its write lock, and checks that it is still the file at its path.
+"""File of a SQLite database: its write lock, and checks that it is still the file at its path.
 
 The write lock is a lock of the file itself, so it holds for every name of the file. POSIX drops all locks that a
 process has on a file, SQLite's too, when the process closes any handle of that file. So a handle is closed only when

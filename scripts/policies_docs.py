@@ -32,23 +32,24 @@ Conventions, where books and packages differ:
 * The variance in a confidence bound divides by the number of rewards, not by one less.
 * Bounds and posteriors have a scale; `compare` adds a caution if the rewards have another scale.
 
-*Randomised* policies have random numbers of their own. Policies that *state probabilities* can be compared with
+*Randomised* policies use random numbers. Policies that *state probabilities* can be compared with
 `adjust="exploration"`. Policies marked *in batches* work within `Batched`, which refuses a policy that learns from
-every single reward.
+each single reward.
+
 """
 REGRET = """
 ## Regret on Bernoulli arms
 
 ![Regret of every policy beside the bound of Lai and Robbins](regret.svg)
 
-The mean [pseudo-regret](statistics.md#metrics) of every policy at its defaults, over 10,000 periods and 400
-replications, on the two arms 0.9 and 0.8 and on ten arms (Garivier and Cappe, 2011), with its value at the end. The
-dashed line is log(t) times the sum over arms of gap / KL(mean, best mean). If a policy's regret is subpolynomial on
-every bandit, regret / log(t) cannot stay below this sum (Lai and Robbins, 1985). The policies in colour reach it
-asymptotically. The bound says nothing about a single horizon, so a curve may lie below the line; its growth must
-approach the line's. A policy without colour need not be poor: some assume rewards of another scale or distribution,
-some forget because arms may change, and some are made for adversaries. `python scripts/regret_figure.py` draws the
-figure.
+The figure shows the mean [pseudo-regret](statistics.md#metrics) of every policy at its defaults, with its value at
+the end. It has 10,000 periods and 400 replications, on the two arms 0.9 and 0.8 and on ten arms (Garivier and Cappe,
+2011). The dashed line is log(t) times the sum over arms of gap / KL(mean, best mean). If a policy's regret is
+subpolynomial on every bandit, regret / log(t) cannot stay below this sum (Lai and Robbins, 1985). The policies in
+colour reach it asymptotically. The bound says nothing about a single horizon, so a curve may lie below the line; its
+growth must approach the line's. A policy without colour need not be poor. Some policies assume rewards of another
+scale or distribution, some discount old rewards because arms may change, and some are designed for adversarial
+rewards. `python scripts/regret_figure.py` draws the figure.
 
 """
 

@@ -45,12 +45,12 @@ class Batched(NamedTuple):
     """Act `size` times by a policy's rule, then observe the `size` rewards: for delayed rewards.
 
     Batches are the periods 1 to size, size + 1 to 2 size and so on; the last may be shorter. In every period of a
-    batch the policy's rule is applied to the tally (pulls, totals, means, last arm and its reward) at the start of
-    the batch; the period and the random numbers at its address are the current ones. `Batched(policy, 1)` is the
-    policy itself, to the bit.
+    batch the policy's rule is applied to the tally (pulls, totals, means, last arm and its reward) from the start of
+    the batch. The period and its random numbers are current. `Batched(policy, 1)` equals the policy itself, bit for
+    bit.
 
-    For an arm not yet observed the mean is 0, the upper confidence bound infinite and the posterior the prior; ties
-    go to the lowest arm.
+    For an arm not yet observed the mean is 0, the upper confidence bound is infinite and the posterior is the prior.
+    Ties go to the lowest arm.
 
     Args:
         policy: The policy, or its text form; not itself batched. A policy that keeps memory needs a `batched` method

@@ -19,7 +19,7 @@ EXPLORES, WHICH_ARM = 0, 1  # slots of the decision noise
 class EpsilonGreedy(NamedTuple):
     """Explore with probability epsilon, else play the arm with the highest mean so far.
 
-    Each arm once in index order first. Exploring picks uniformly among all arms (`explore="all"`) or among all
+    First play each arm once in index order. Exploring picks uniformly among all arms (`explore="all"`) or among all
     but the greedy arm (`explore="others"`).
     """
 

@@ -18,8 +18,8 @@ from sameluck.validation import require_flag, require_number
 class Softmax(NamedTuple):
     """Play each arm with probability proportional to exp(mean / temperature) (Boltzmann exploration; Luce, 1959).
 
-    The mean of an arm not yet played is 0. The arm is drawn as the argmax of mean / temperature + g, with independent
-    standard Gumbel numbers g for each arm and period, which gives these probabilities (Gumbel, 1954).
+    The mean of an arm not yet played is 0. The arm is the argmax of mean / temperature + g, where g is an independent
+    standard Gumbel number for each arm and period. This gives the stated probabilities (Gumbel, 1954).
     """
 
     temperature: float = 0.1
@@ -103,10 +103,10 @@ def _gradient_probabilities(
 class EXP3(NamedTuple):
     """Exponential weights of estimated rewards (Auer, Cesa-Bianchi, Freund and Schapire, 2002).
 
-    Arm a has probability `p[a] = (1 - gamma) * w[a] / sum(w) + gamma / K`, with K the number of arms and all w =
-    1 at the start. After a reward r of arm a, `w[a] *= exp(gamma * r / (p[a] * K))`. For rewards in [0, 1], which
-    need not be random. By default gamma = min(1, sqrt(K log(K) / ((e - 1) T))) with T the experiment's horizon,
-    with which the expected regret is at most 2.63 sqrt(T K log(K)).
+    Arm a has probability `p[a] = (1 - gamma) * w[a] / sum(w) + gamma / K`, with K the number of arms and all w = 1 at
+    the start. After a reward r of arm a, `w[a] *= exp(gamma * r / (p[a] * K))`. For rewards in [0, 1], which need not
+    be random. By default gamma = min(1, sqrt(K log(K) / ((e - 1) T))), where T is the experiment's horizon. The
+    expected regret is then at most 2.63 sqrt(T K log(K)).
     """
 
     gamma: float | None = None
@@ -125,12 +125,12 @@ class EXP3(NamedTuple):
 
 
 class EXP3IX(NamedTuple):
-    """EXP3 with implicit exploration: estimated losses that are biased downwards (Neu, 2015).
+    """EXP3 with implicit exploration: estimated losses have a downward bias (Neu, 2015).
 
-    Arm a has probability p[a] proportional to exp(-eta * L[a]), with all L = 0 at the start. After a reward r of
-    arm a, `L[a] += (1 - r) / (p[a] + eta / 2)`. For rewards in [0, 1], which need not be random. By default eta =
-    sqrt(2 log(K) / (K T)) with K the number of arms and T the experiment's horizon; the regret is then small with
-    high probability, not only in expectation.
+    Arm a has probability p[a] proportional to exp(-eta * L[a]), with all L = 0 at the start. After a reward r of arm
+    a, `L[a] += (1 - r) / (p[a] + eta / 2)`. For rewards in [0, 1], which need not be random. By default eta = sqrt(2
+    log(K) / (K T)), where K is the number of arms and T the experiment's horizon. The regret is then small with high
+    probability, not only in expectation.
     """
 
     eta: float | None = None

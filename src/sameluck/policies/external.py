@@ -40,10 +40,10 @@ _MAX_BATCH = 1 << 40  # periods
 class External(NamedTuple):
     """A policy written as an ordinary Python object, made by the application under this name.
 
-    `simulate(..., makers={name: make})` and `store.start(..., makers={name: make})` get its maker, where `make(seed)`
-    returns a new object with `select(period) -> arm index` and `update(arm, reward)`, or river's `pull(arms)` and
-    `update(arm, reward)`, or a function `choose(arms, rewards) -> arm index` of the arms it has played and their
-    rewards. Its arms must be a function of its seed and of the rewards it has observed.
+    Pass its maker to `simulate(..., makers={name: make})` or `store.start(..., makers={name: make})`. `make(seed)`
+    returns a new object with `select(period) -> arm index` and `update(arm, reward)`, or with river's `pull(arms)`
+    and `update(arm, reward)`. It may also return a function `choose(arms, rewards) -> arm index` of the arms played
+    so far and their rewards. Choices must depend only on the seed and on the observed rewards.
 
     Args:
         name: The name of its maker.

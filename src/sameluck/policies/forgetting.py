@@ -17,9 +17,10 @@ from sameluck.validation import require_number, require_whole
 class SlidingWindowUCB(NamedTuple):
     """Upper confidence bounds from the last `window` periods, for arms that change (Garivier and Moulines, 2011).
 
-    Each arm once in index order. Then, in period t + 1, the lowest arm that was not played in the last `window`
-    periods; if all were, the arm with the largest `mean + b * sqrt(xi * log(min(t, window)) / pulls)`, with mean and
-    pulls over the last `window` periods. For rewards in [0, b]; the regret bound is for xi > 1/2.
+    Play each arm once in index order. Then, in period t + 1, play the lowest arm that was not played in the last
+    `window` periods. If all were played, play the arm with the largest
+    `mean + b * sqrt(xi * log(min(t, window)) / pulls)`, with mean and pulls over the last `window` periods. For
+    rewards in [0, b]; the regret bound is for xi > 1/2.
     """
 
     window: int = 1000
@@ -78,9 +79,9 @@ def _highest_recent_bound(policy: _Window, tally: Tally, period: int, noise: Key
 class DiscountedUCB(NamedTuple):
     """Upper confidence bounds from discounted rewards, for arms that change (Kocsis and Szepesvari, 2006).
 
-    A reward of s periods ago counts gamma^(s - 1). Each arm once in index order; then the arm with the largest
-    `mean + 2 * b * sqrt(xi * log(n) / pulls)`, where mean and pulls are discounted and n is the sum of all arms'
-    pulls. For rewards in [0, b]; the regret bound of Garivier and Moulines (2011) is for xi > 1/2.
+    A reward of s periods ago counts gamma^(s - 1). Play each arm once in index order. Then play the arm with the
+    largest `mean + 2 * b * sqrt(xi * log(n) / pulls)`, where mean and pulls are discounted and n is the sum of all
+    arms' pulls. For rewards in [0, b]; the regret bound of Garivier and Moulines (2011) is for xi > 1/2.
     """
 
     gamma: float = 0.99
@@ -137,7 +138,7 @@ class DiscountedThompson(NamedTuple):
     """Thompson sampling with discounted successes and failures, for arms that change (Raj and Kalyani, 2017).
 
     A reward of s periods ago counts gamma^(s - 1). In each period draw a success probability for each arm from
-    Beta(a + successes, b + failures), with discounted counts, and play the arm with the largest. For rewards 0
+    Beta(a + successes, b + failures), with discounted counts, and play the arm with the largest draw. For rewards 0
     and 1.
     """
 

@@ -19,12 +19,12 @@ from sameluck.validation import require_number
 class KLUCB(NamedTuple):
     """Play the arm with the largest mean that its rewards do not refute (Garivier and Cappe, 2011).
 
-    Each arm once in index order; then, in period t + 1, the arm with the largest q in [mean, 1] that satisfies
-    `pulls * kl(mean, q) <= log(t) + c * log(log(t))`, with the divergence of Bernoulli distributions
-    kl(p, q) = p log(p / q) + (1 - p) log((1 - p) / (1 - q)). A right-hand side below 1e-9 counts as 1e-9. For rewards
-    in [0, 1]; a mean outside is replaced by 0 or 1. The proof of optimality takes c = 3; the authors recommend `c` =
-    0. q is found by Newton's method, with an error below 1e-12. For rewards 0 and 1 the regret reaches the lower
-    bound of Lai and Robbins (1985).
+    Play each arm once in index order. Then, in period t + 1, play the arm with the largest q in [mean, 1] that
+    satisfies `pulls * kl(mean, q) <= log(t) + c * log(log(t))`. The divergence of Bernoulli distributions is kl(p, q)
+    = p log(p / q) + (1 - p) log((1 - p) / (1 - q)). A right-hand side below 1e-9 counts as 1e-9. For rewards in [0,
+    1]; a mean outside is replaced by 0 or 1. The proof of optimality takes c = 3; the authors recommend `c` = 0. q is
+    found by Newton's method, with an error below 1e-12. For rewards 0 and 1 the regret reaches the lower bound of Lai
+    and Robbins (1985).
     """
 
     c: float = 0.0
@@ -42,9 +42,9 @@ class KLUCB(NamedTuple):
 class KLUCBGaussian(NamedTuple):
     """KL-UCB for normal rewards of known standard deviation `sd` (Cappe, Garivier, Maillard, Munos and Stoltz, 2013).
 
-    Each arm once in index order; then, in period t + 1, the arm with the largest
-    `mean + sqrt(2 * sd^2 * (log(t) + c * log(log(t))) / pulls)`; a sum of logarithms below 1e-9 counts as 1e-9.
-    With `c` = 0 it is UCB1 with alpha = 2 sd^2.
+    Play each arm once in index order. Then, in period t + 1, play the arm with the largest
+    `mean + sqrt(2 * sd^2 * (log(t) + c * log(log(t))) / pulls)`. A sum of logarithms below 1e-9 counts as 1e-9. With
+    `c` = 0 it is UCB1 with alpha = 2 sd^2.
     """
 
     sd: float = 1.0
@@ -121,10 +121,9 @@ def _upper_bound(p: float, level: float) -> float:
 class IMED(NamedTuple):
     """Play the arm with the least evidence against being the best (Honda and Takemura, 2015).
 
-    Each arm once in index order; then the arm with the smallest `pulls * kl(mean, highest) + log(pulls)`, where
-    `highest` is the highest mean and kl the divergence of Bernoulli distributions, as in `KLUCB`. For rewards in
-    [0, 1]; a mean outside is replaced by 0 or 1. For rewards 0 and 1 the regret reaches the lower bound of Lai and
-    Robbins (1985).
+    Play each arm once in index order. Then play the arm with the smallest `pulls * kl(mean, highest) + log(pulls)`,
+    where `highest` is the highest mean and kl is as in `KLUCB`. For rewards in [0, 1]; a mean outside is replaced by
+    0 or 1. For rewards 0 and 1 the regret reaches the lower bound of Lai and Robbins (1985).
     """
 
     def reward_scale(self) -> RewardScale:

@@ -18,8 +18,8 @@ from sameluck.validation import require_number, require_whole
 class ExploreThenCommit(NamedTuple):
     """Play each arm `plays` times, then only the arm with the highest mean (Lattimore and Szepesvari, 2020).
 
-    Rounds in which each arm is played once, in index order. After `plays` rounds the arm with the highest mean is
-    played in all later periods, whatever it pays (Algorithm 1 of the book).
+    In each round, every arm is played once, in index order. After `plays` rounds, the arm with the highest mean is
+    played in all later periods, whatever its rewards (Algorithm 1 of the book).
     """
 
     plays: int = 10
@@ -46,9 +46,9 @@ def _explore_then_commit(policy: ExploreThenCommit, tally: Tally, period: int, n
 class SuccessiveElimination(NamedTuple):
     """Play all arms in turn and drop arms that are surely worse than another (Even-Dar, Mannor and Mansour, 2006).
 
-    Rounds in which each remaining arm is played once, in index order. After the n-th round an arm is dropped if its
-    mean is below the highest remaining mean by `2 * sqrt(log(4 * K * n^2 / delta) / n)` or more, with K the number
-    of arms. With rewards in [0, 1] the best arm is never dropped with probability 1 - delta.
+    In each round, every remaining arm is played once, in index order. After round n, an arm is dropped if its mean is
+    below the highest remaining mean by `2 * sqrt(log(4 * K * n^2 / delta) / n)` or more, with K the number of arms.
+    With rewards in [0, 1] the probability that the best arm is ever dropped is at most delta.
     """
 
     delta: float = 0.05

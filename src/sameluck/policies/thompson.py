@@ -22,8 +22,8 @@ class ThompsonBernoulli(NamedTuple):
     """Thompson sampling with independent Beta(a, b) priors, for rewards 0 and 1 (Thompson, 1933).
 
     In each period draw a success probability for each arm from Beta(a + successes, b + failures) and play the arm
-    with the largest. With `first_plays` = n each arm is first played n times, in index order, and those rewards
-    enter the posterior (n = 0 is the textbook rule; the paper's tables need n = 1).
+    with the largest draw. With `first_plays` = n each arm is first played n times, in index order, and these rewards
+    enter the posterior. The textbook rule has n = 0; the paper's tables need n = 1.
     """
 
     a: float = 1.0
@@ -114,9 +114,9 @@ def _largest_wide_beta_draw(
 class ThompsonGaussian(NamedTuple):
     """Thompson sampling for normal rewards of known standard deviation, with independent normal priors on the means.
 
-    In each period draw a mean for each arm from its normal posterior and play the arm with the largest. The posterior
-    has precision 1 / prior_sd^2 + pulls / noise_sd^2, and its mean is the average of `prior_mean` and the rewards
-    weighted by their precisions. `first_plays` as in `ThompsonBernoulli`.
+    In each period draw a mean for each arm from its normal posterior and play the arm with the largest draw. The
+    posterior has precision 1 / prior_sd^2 + pulls / noise_sd^2, and its mean is the average of `prior_mean` and the
+    rewards weighted by their precisions. `first_plays` as in `ThompsonBernoulli`.
     """
 
     prior_mean: float = 0.0
@@ -173,10 +173,10 @@ def _largest_normal_draw(policy: _NormalPosteriors, tally: Tally, period: int, n
 class ThompsonNormalInverseGamma(NamedTuple):
     """Thompson sampling for normal rewards of unknown mean and variance (Honda and Takemura, 2014).
 
-    The prior of each arm: the variance is inverse gamma with shape `a` and scale `b`, the mean given the variance
-    normal with mean `prior_mean` and variance / `prior_weight`. In each period draw a variance and then a mean
-    for each arm from its posterior and play the arm with the largest mean. With `first_plays` = n each arm is
-    first played n times, in index order.
+    In the prior of each arm, the variance is inverse gamma with shape `a` and scale `b`. Given the variance, the mean
+    is normal with mean `prior_mean` and variance / `prior_weight`. In each period draw a variance and then a mean for
+    each arm from its posterior and play the arm with the largest mean. With `first_plays` = n each arm is first
+    played n times, in index order.
 
     Args:
         prior_mean: The mean of the prior.
@@ -236,7 +236,7 @@ class ThompsonPoisson(NamedTuple):
     """Thompson sampling for Poisson counts, with independent gamma priors of shape `a` and rate `b` on the means.
 
     In each period draw a mean for each arm from its posterior, the gamma distribution of shape a + total and rate b +
-    pulls, and play the arm with the largest (Chapelle and Li, 2011, describe the method). A negative total counts as
+    pulls. Play the arm with the largest draw (Chapelle and Li, 2011, describe the method). A negative total counts as
     0. `first_plays` as in `ThompsonBernoulli`.
     """
 

@@ -18,10 +18,10 @@ from sameluck.validation import require_number
 class UCB1(NamedTuple):
     """Play the arm with the highest upper confidence bound (Auer, Cesa-Bianchi and Fischer, 2002).
 
-    Each arm once in index order; then, in period t, the arm with the largest
+    Play each arm once in index order. Then, in period t, play the arm with the largest
     `mean + sqrt(alpha * log(t - 1) / pulls)`. The logarithm's argument is the number of plays so far, as in the 2002
     paper. `alpha` = 2 is the textbook rule. For alpha >= 2 and rewards in [0, 1] the variance of a suboptimal arm's
-    pull count is O(log(T)^2) (Proposition on UCB1 and UCB-delta), so replay applies at its best.
+    pull count is O(log(T)^2) (the paper's proposition on UCB1 and UCB-delta). Replay is most effective there.
     """
 
     alpha: float = 2.0
@@ -45,7 +45,7 @@ class UCB1(NamedTuple):
 class UCBDelta(NamedTuple):
     """Upper confidence bounds at a fixed confidence (Lattimore and Szepesvari, 2020, Algorithm 3).
 
-    Each arm once in index order, then the arm with the largest `mean + sqrt(2 log(1 / delta) / pulls)`.
+    Play each arm once in index order, then the arm with the largest `mean + sqrt(2 log(1 / delta) / pulls)`.
 
     Args:
         d: delta = T^-d with T the experiment's horizon; d >= 2 for the Proposition's variance bound.
@@ -72,9 +72,9 @@ class UCBDelta(NamedTuple):
 class MOSS(NamedTuple):
     """Upper confidence bounds that shrink with an arm's share of the horizon (Audibert and Bubeck, 2009).
 
-    Each arm once in index order; then the arm with the largest
-    `mean + sqrt(alpha * max(0, log(T / (K * pulls))) / pulls)`, with T the experiment's horizon and K the number of
-    arms. `alpha` = 1 is the published rule, for rewards in [0, 1]: its regret is at most 25 sqrt(T K), without the
+    Play each arm once in index order. Then play the arm with the largest
+    `mean + sqrt(alpha * max(0, log(T / (K * pulls))) / pulls)`, where T is the experiment's horizon and K the number
+    of arms. `alpha` = 1 is the published rule, for rewards in [0, 1]: its regret is at most 25 sqrt(T K), without the
     factor sqrt(log(T)) of UCB1. `alpha` = 4 is the rule for 1-sub-Gaussian rewards (Lattimore and Szepesvari, 2020,
     Algorithm 7).
     """

@@ -18,9 +18,9 @@ from sameluck.validation import require_number
 class UCBTuned(NamedTuple):
     """UCB1 with the estimated variance in its bound (Auer, Cesa-Bianchi and Fischer, 2002, section 4).
 
-    Each arm once in index order; then, in period t + 1, the arm with the largest
-    `mean + sqrt(log(t) / pulls * min(1/4, variance + sqrt(2 * log(t) / pulls)))`, where the variance is the mean
-    square of the arm's rewards minus the square of their mean. For rewards in [0, 1].
+    Play each arm once in index order. Then, in period t + 1, play the arm with the largest
+    `mean + sqrt(log(t) / pulls * min(1/4, variance + sqrt(2 * log(t) / pulls)))`. The variance is the mean square of
+    the arm's rewards minus the square of their mean. For rewards in [0, 1].
     """
 
     def reward_scale(self) -> RewardScale:
@@ -33,10 +33,10 @@ class UCBTuned(NamedTuple):
 class UCBV(NamedTuple):
     """Upper confidence bounds by the empirical Bernstein inequality (Audibert, Munos and Szepesvari, 2009).
 
-    Each arm once in index order; then, in period t + 1, the arm with the largest
+    Play each arm once in index order. Then, in period t + 1, play the arm with the largest
     `mean + sqrt(2 * variance * e / pulls) + 3 * c * b * e / pulls`, with e = zeta * log(t) and the variance as in
     `UCBTuned`. For rewards in [0, b]. With zeta = 1.2 and c = 1 the regret is at most 10 log(T) times the sum of
-    variance / gap + 2 b over the arms that are not the best.
+    variance / gap + 2 b over all suboptimal arms.
     """
 
     zeta: float = 1.2

@@ -62,8 +62,8 @@ def _analyse_ucb(settings: Settings, runs: Mapping[str, sl.Runs]) -> Record:
         curves[name] = records(ratios)
     return check(
         "For UCB1 (alpha >= 2) and UCB-delta (delta = T^-d, d >= 2) the variance of a suboptimal arm's number of "
-        "pulls is of the order (log T)^2: its second moment stays below the proof's explicit bound, and "
-        "Var(N_2)/(log T)^2 grows ever more slowly.",
+        "pulls is of the order (log T)^2. Two tests: the second moment stays below the proof's explicit bound, and "
+        "the growth of Var(N_2)/(log T)^2 slows down.",
         f"{settings.replications:,} replications of each on example 1's arms, T = 10^2 .. 10^5",
         pending,
         curves=curves,

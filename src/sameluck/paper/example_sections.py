@@ -45,7 +45,7 @@ def example_3(chapter: Chapter, result: Record) -> list[Section]:
     about = (
         "The paper concludes from this figure that the variance is not o(T). In our runs it peaks at T = "
         f"{peak['horizon']:,} ({peak['pull_variance'][0]:.3g}) and is {end['pull_variance'][0]:.3g}, with a "
-        f"standard error of {end['pull_variance_error'][0]:.2g}, at T = {end['horizon']:,}; the band "
+        f"standard error of {end['pull_variance_error'][0]:.2g}, at T = {end['horizon']:,}. The band "
         "extends two standard errors to either side."
     )
     variances = "Variance of the estimators", "variance of the estimated effect"
@@ -188,9 +188,9 @@ def _design_table(name: str, designs: Sequence[Record]) -> ReportTable:
 def _designs(chapter: Chapter, result: Record) -> Section:
     return Section(
         f"{chapter.title}: designs side by side",
-        "At T = 10,000, not in the paper: users per replication; the number of naive replications as precise as ten "
-        "of the design, with its 95% interval; and the number of naive users equivalent to one user of the design "
-        "(its interval has the same relative width). "
+        "This table at T = 10,000 is not in the paper. Columns 6 to 8 have the number of naive replications as "
+        "precise as ten replications of the design, with its 95% interval. The last column has the number of naive "
+        "users that one user of the design replaces; its interval has the same relative width. "
         "Time-coupled is the coupling of other libraries: the same reward for an arm in the same period.",
         _design_table(f"{chapter.name}-designs", result["designs"]),
     )

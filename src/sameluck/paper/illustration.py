@@ -140,8 +140,8 @@ def _traced_sections() -> list[Section]:
     return [
         Section(
             "The reward stacks of a single policy",
-            "A traced replication of UCB1 on three Bernoulli arms: the policy reads each arm's stack in order, and "
-            "the entries that it does not reach have no influence.",
+            "A traced replication of UCB1 on three Bernoulli arms. The policy reads each arm's stack in order; later "
+            "entries have no influence.",
             figure=ReportFigure(
                 "illustration-single-stack",
                 "Three rows of ten rewards; the rewards that the policy used are shaded and marked with the period",
@@ -155,7 +155,7 @@ def _traced_sections() -> list[Section]:
             "The stacks with one arm masked",
             f"The same stacks; only the first {MASKED[1]} entries of arm {ARMS[MASKED[0]]} are visible. With the "
             f"policy's own random numbers they determine whether it pulls the arm at most {MASKED[1]} times in "
-            f"{TRACED.horizon} periods, so the number of pulls is a stopping time: {answers}.",
+            f"{TRACED.horizon} periods. So the number of pulls is a stopping time. Here {answers}.",
             figure=ReportFigure(
                 "illustration-masked-stack",
                 "Three rows of ten rewards; the second arm's rewards are hatched from the fourth on",

@@ -168,7 +168,7 @@ def as_text(summary: Record, sections: Sequence[Section]) -> str:
 
 def _about(summary: Record, *, complete: bool) -> str:
     settings = summary["settings"]
-    scope = "All tables, theorems and figures of data" if complete else "Parts"
+    scope = "All tables, theorems and data figures" if complete else "Parts"
     return (
         f'{scope} of "Design Experiments to Compare Multi-armed Bandit Algorithms", recomputed with '
         f"{settings['replications']:,} replications (seed {settings['seed']}) and compared with the published "

@@ -59,8 +59,8 @@ def _short(example: Example, settings: Settings) -> sl.Experiment:
 @theorem(
     "canonical",
     "Theorem: canonical and shared-stack models agree",
-    "Algorithm 2, which searches the first policy's history for the earliest unused match, and the shared "
-    "reward stacks give the same arms, rewards and replays in every period, not only the same distribution.",
+    "Algorithm 2 searches the first policy's history for the earliest unused match. The shared reward stacks give "
+    "the same arms, rewards and replays in every period, not only the same distribution.",
     f"{LITERAL_REPLICATIONS} replications of {LITERAL_HORIZON} periods of each example, both policies",
 )
 def _canonical(settings: Settings, runs: Mapping[str, sl.Runs]) -> PendingTests:
@@ -85,8 +85,8 @@ def _differing(literal: PolicyHistory, stacked: sl.Trajectory) -> int:
 @theorem(
     "stopping",
     "Proposition: pull counts are stopping times",
-    "Whether a policy pulls an arm at most n times is determined by the arm's first n rewards, the other arms' "
-    "stacks and the policy's own random numbers: altering the later rewards never changes the answer.",
+    "The arm's first n rewards, the other arms' stacks and the policy's own random numbers determine whether a "
+    "policy pulls an arm at most n times. Altering later rewards of the arm never changes the answer.",
     f"{LITERAL_REPLICATIONS} replications of {LITERAL_HORIZON} periods of each example, n = 5 and 15",
 )
 def _stopping(settings: Settings, runs: Mapping[str, sl.Runs]) -> PendingTests:
@@ -125,8 +125,8 @@ def _simulations_symmetry(settings: Settings) -> Simulations:
 @theorem(
     "symmetry",
     "Theorem: symmetry",
-    "The order of the policies does not matter: with the roles swapped the estimator has the same distribution, and "
-    "with the same random bits Algorithm 2 gives the same two trajectories.",
+    "The order of the policies does not matter. With the roles swapped the estimator has the same distribution. "
+    "With the same random bits Algorithm 2 gives the same two trajectories.",
     f"{{replications:,}} replications of {HORIZON:,} periods in each order, with different seeds",
     _simulations_symmetry,
 )
@@ -158,7 +158,8 @@ def _simulations_replay(settings: Settings) -> Simulations:
     "efficiency",
     "Theorem: sample efficiency",
     "Replay needs at most min(T + n_0 + n_1, 2T - n_r) users on average, where n_i is a policy's expected number "
-    "of suboptimal pulls; in every replication it needs exactly 2T minus the number of replayed rewards.",
+    "of suboptimal pulls and n_r the expected number of replayed rewards. In every replication it needs exactly 2T "
+    "minus the number of replayed rewards.",
     f"{{replications:,}} replications, T = 10, 100 and {HORIZON:,}",
     _simulations_replay,
 )
@@ -216,9 +217,9 @@ def _solo(settings: Settings, runs: Mapping[str, sl.Runs]) -> PendingTests:
 @theorem(
     "moments",
     "Corollary: moment identities",
-    "The centred sum S of an arm's rewards, stopped at a policy's number of pulls or at the smaller of the "
-    "two, has mean 0 and variance sigma^2 times the expected number. The covariance of the two policies' sums is "
-    "sigma^2 times the expected smaller number.",
+    "S is the centred sum of an arm's rewards, stopped at a policy's number of pulls or at the smaller of the two "
+    "numbers. It has mean 0 and variance sigma^2 times the expected number. The covariance of the two policies' "
+    "sums is sigma^2 times the expected smaller number.",
     f"{{replications:,}} replications of {HORIZON:,} periods, every arm of examples 1 and 3",
     _simulations_replay,
 )
@@ -274,9 +275,10 @@ def _paired(
 @theorem(
     "regret",
     "Remark: regret and suboptimal pulls",
-    "A policy's expected number n of suboptimal pulls lies between its expected regret over the largest gap and over "
-    "the smallest gap between the means of the best arm and another. With two arms, as in example 2, all three are "
-    "equal. Regret is computed from the rewards; the error shown is the error of the difference.",
+    "Let n be a policy's expected number of suboptimal pulls, and a gap the difference between the means of the "
+    "best arm and another arm. Then n lies between the expected regret divided by the largest gap and the expected "
+    "regret divided by the smallest gap. With two arms, as in example 2, all three are equal. Regret is computed "
+    "from the rewards; the error shown is the error of the difference.",
     f"{{replications:,}} replications of {HORIZON:,} periods of each example",
     _simulations_replay,
 )
@@ -296,12 +298,13 @@ def _regret(settings: Settings, runs: Mapping[str, sl.Runs]) -> PendingTests:
     "martingale",
     "Proposition: I_t(B) is a martingale",
     "I_t(B) is the number of the first t rewards of an arm's stack that fall into B, minus t P(B). Given the past "
-    "(these t rewards, the other stacks, the policies' random numbers), its next increment has mean 0. The statistic "
-    "is the sum of the increments times a weight that the past determines. The weights are: the first policy reads "
-    "the next entry; the second policy reads it; only the second policy reads it once the first has finished (the "
-    "step in the proof that the two models agree). Each is used alone and times the sign of I_t(B). The statistic's "
-    "mean is 0, and its variance is at most P(B)(1 - P(B)) times the expected number of entries with a weight, which "
-    "gives the error. B is a reward of 1, and in example 3 a reward within half a standard deviation of the mean.",
+    "(these t rewards, the other stacks, the policies' random numbers), its next increment has mean 0. The "
+    "statistic is the sum of the increments times a weight that the past determines. There are three weights, the "
+    "indicators of these events: the first policy reads the next entry; the second policy reads it; only the "
+    "second policy reads it, after the first has finished. The third is the step in the proof that the two models "
+    "agree. Each weight is used alone and times the sign of I_t(B). The statistic's mean is 0, and its variance is "
+    "at most P(B)(1 - P(B)) times the expected number of entries with a weight, which gives the error. B is a "
+    "reward of 1, and in example 3 a reward within half a standard deviation of the mean.",
     f"{{replications:,}} replications of {HORIZON:,} periods, every arm of each example",
     _simulations_replay,
 )
@@ -347,8 +350,8 @@ _PRIORS = (
 @theorem(
     "bayes",
     "Remark: bandits drawn from a prior",
-    "With an instance drawn from a prior for each replication, the average of the replay estimates is unbiased "
-    "for the effect averaged over the prior, and varies less than the naive average.",
+    "An instance is drawn from a prior for each replication. The average of the replay estimates is unbiased for "
+    "the effect averaged over the prior, and varies less than the naive average.",
     f"{{replications:,}} instances with 5 arms from each prior, {HORIZON:,} periods",
     partial(simulation_pairs, _PRIORS, CHECKPOINTS),
 )

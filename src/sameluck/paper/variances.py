@@ -94,11 +94,12 @@ def _analyse(settings: Settings, runs: Mapping[str, sl.Runs]) -> Record:
         ends[example.name] = limits(example)
         pending += limit_tests(example, rates)
     return check(
-        "As T grows, C00/T, C11/T and C01/T tend to sigma^2 of the best arm, so Var(naive)/T tends to 2 sigma^2 and "
-        "Var(replay)/T to 0: their distances from the limits fall, to at most a tenth of sigma^2 at T = 100,000. "
-        "Example 3 does not satisfy the assumption: epsilon-greedy explores in a constant share of the periods. So "
-        "C11/T tends to more, C01/T to less, and Var(replay)/T not to 0 (our derivation, not the paper's); there "
-        "the distances fall from T = 1,000 on. Replay varies less than naive in all examples at every T.",
+        "As T grows, C00/T, C11/T and C01/T tend to sigma^2 of the best arm, so Var(naive)/T tends to 2 sigma^2 "
+        "and Var(replay)/T to 0. Their distances from the limits fall to at most a tenth of sigma^2 at T = "
+        "100,000. Example 3 does not satisfy the assumption: epsilon-greedy explores in a constant share of the "
+        "periods. So C11/T has a larger limit, C01/T a smaller limit, and the limit of Var(replay)/T is not 0 (our "
+        "derivation, not the paper's). There the distances fall from T = 1,000 on. Replay varies less than naive "
+        "in all examples at every T.",
         f"{settings.replications:,} replications of each example under each design, independent, "
         "the naive design to T = 10,000",
         pending,

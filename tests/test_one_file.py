@@ -205,7 +205,7 @@ NO_ENVIRONMENT = (
             ["-m", "sameluck", "policies"],
             "start its name with an underscore",
         ),
-        ("policies", "UCB1", PLAIN, IMPORT, "both define ucb1; give one another name"),
+        ("policies", "UCB1", PLAIN, IMPORT, "both define ucb1; rename one of them"),
         ("policies", "Runs", PLAIN + SELECTS, IMPORT, "would hide sameluck.Runs; rename it"),
         ("environments", "Plain", PLAIN, IMPORT, NO_ENVIRONMENT.format("Plain")),
         ("environments", "Plain", PLAIN + DRAWS, IMPORT, NO_ENVIRONMENT.format("Plain")),

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 import sameluck as sl
-from sameluck.policies import base, tables
+from sameluck.policies import base
+from sameluck.policies.fast import rule_tables as tables
 
 
 @pytest.fixture

@@ -46,7 +46,7 @@ from sameluck.compilation.decorators import dispatched, inlined, specialised
 from sameluck.compilation.functions import check_registration, compiled_class, is_builtin
 from sameluck.errors import Invalid
 from sameluck.policies.fast.branch_hints import with_branch_hints
-from sameluck.policies.tables import kept_tables
+from sameluck.policies.fast.rule_tables import kept_tables
 from sameluck.randomness.streams import SLOTS, Key, OnceKey
 from sameluck.validation import require_whole
 

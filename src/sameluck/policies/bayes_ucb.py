@@ -10,7 +10,7 @@ import numpy as np
 from sameluck.arrays import Floats
 from sameluck.compilation.decorators import branch_hint, called, inlined
 from sameluck.policies.base import Tally, selects
-from sameluck.policies.tables import natural_logs
+from sameluck.policies.fast.rule_tables import natural_logs
 from sameluck.randomness.streams import Key
 from sameluck.validation import require_number
 

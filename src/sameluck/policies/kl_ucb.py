@@ -10,7 +10,7 @@ import numpy as np
 from sameluck.arrays import Floats
 from sameluck.compilation.decorators import branch_hint, called, inlined
 from sameluck.policies.base import Policy, RewardScale, Tally, selects
-from sameluck.policies.tables import exploration_levels, natural_logs
+from sameluck.policies.fast.rule_tables import exploration_levels, natural_logs
 from sameluck.policies.ucb import bound_rule, bound_widths
 from sameluck.randomness.streams import Key
 from sameluck.validation import require_number

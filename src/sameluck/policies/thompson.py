@@ -10,7 +10,7 @@ import numpy as np
 from sameluck.arrays import Floats
 from sameluck.compilation.decorators import branch_hint
 from sameluck.policies.base import RewardScale, Tally, selects
-from sameluck.policies.tables import natural_logs
+from sameluck.policies.fast.rule_tables import natural_logs
 from sameluck.randomness.samplers import beta_log_odds, beta_odds, gamma, log_gamma, normal
 from sameluck.randomness.streams import Key, again, at
 from sameluck.validation import require_number, require_whole

@@ -15,7 +15,7 @@ import numpy as np
 from sameluck.arrays import Floats
 from sameluck.compilation.decorators import branch_hint
 from sameluck.policies.base import Policy, Tally, fast_form, selects
-from sameluck.policies.variance_ucb import UCBV, UCBTuned, add_square, variance_bound
+from sameluck.policies.ucb import UCBV, UCBTuned, add_square, variance_bound
 from sameluck.randomness.streams import Key
 
 _BLOCK = 15  # period & _BLOCK is 0 in the first period of a block of 16

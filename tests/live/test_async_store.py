@@ -529,13 +529,13 @@ def test_a_forked_process_has_threads_of_its_own(url):
             os.close(writing)
             answers = await asyncio.gather(*tasks)
             with os.fdopen(reading) as output:
-                answers = await asyncio.to_thread(output.read)
+                reasons = await asyncio.to_thread(output.read)
             await asyncio.to_thread(os.waitpid, child, 0)
             assert {answer.reason for answer in answers} == {"ASSIGNED"}
-            return answers, (await live.status()).users
+            return reasons, (await live.status()).users
 
-    answers, users = within_reason(main())
+    reasons, users = within_reason(main())
     if url.startswith("sqlite"):  # its parent writes
-        assert (answers, users) == ("UNAVAILABLE", 301)
+        assert (reasons, users) == ("UNAVAILABLE", 301)
     else:
-        assert (answers, users) == ("ASSIGNED STICKY STICKY", 302)
+        assert (reasons, users) == ("ASSIGNED STICKY STICKY", 302)

@@ -556,7 +556,7 @@ class TestOpenSlots:
             {"replication": 0, "arm": "red", "position": 0, "times": MAX_VOIDS + 1}
         ]
         assert "1 entry was voided more than 20 times" in checks.sentence
-        assert "that of arm red in replication 0 21 times" in checks.sentence
+        assert "arm red in replication 0 21 times" in checks.sentence
 
     def test_nothing_is_open_any_more(self, store):
         live = store.start("shop", experiment(replications=2))

@@ -1,10 +1,11 @@
 """SQLite: one file, one writing process, group commit.
 
 Concurrent callers queue their work. The first caller, the leader, runs the whole queue as one transaction, so that
-all share one wait for the disk (group commit). With `synchronous=FULL` an acknowledged change survives a power cut. A
-lock of the file prevents a second writing process: two writers in WAL mode can corrupt a database of SQLite 3.7.0 to
-3.51.2. A transaction is acknowledged only if the file at the path is still the file that was written. Readers have
-their own connections and block nobody.
+all share one wait for the disk (group commit). Without it 16 threads served 249 users per second instead of 1,030
+(medians of three interleaved runs on two busy cores), so this layer stays beside the call queue. With
+`synchronous=FULL` an acknowledged change survives a power cut. A lock of the file prevents a second writing process:
+two writers in WAL mode can corrupt a database of SQLite 3.7.0 to 3.51.2. A transaction is acknowledged only if the
+file at the path is still the file that was written. Readers have their own connections and block nobody.
 
 At most one caller leads, and only the leader uses the writing connection. `_mutex` protects the queue and the fields
 about the leader; it is never held while a transaction runs. A caller that finds a leader waits at its job's gate. The

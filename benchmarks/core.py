@@ -1,4 +1,4 @@
-"""How fast is sameluck, beside C, NumPy and river, on the paper's three examples?
+"""Speed of sameluck beside C, NumPy and river on the paper's three examples.
 
     python benchmarks/core.py [--quick] [--json FILE]
 
@@ -80,19 +80,19 @@ ENVIRONMENTS = ("bernoulli(0.7,0.3)", "gaussian(1,0)", "empirical([0,1],[0,1,1])
 
 
 class Goals:
-    """What was promised and what was measured."""
+    """Goals and the measured values."""
 
     def __init__(self):
         self.lines = []
 
-    def check(self, what, value, goal, met, unit=""):
-        """Note one goal and print it."""
-        self.lines.append({"what": what, "value": value, "goal": goal, "met": bool(met)})
-        print(f"  {what:<58} {value:>8.2f} {unit:<4} goal {goal:<9} {'met' if met else 'NOT MET'}")
+    def check(self, label, value, goal, met, unit=""):
+        """Record a goal and print it."""
+        self.lines.append({"what": label, "value": value, "goal": goal, "met": bool(met)})
+        print(f"  {label:<58} {value:>8.2f} {unit:<4} goal {goal:<9} {'met' if met else 'NOT MET'}")
 
 
 def interleaved(contestants, repeats, clock=time.process_time):
-    """Seconds by contestant, one list each: every contestant once, then every contestant again.
+    """Return a list of seconds for each contestant: every contestant runs once, then every contestant again.
 
     Processor time by default, so that what else runs on the machine counts less.
     """
@@ -118,7 +118,7 @@ def environment_of(number):
 
 
 def contestants_of(number, libraries, size):
-    """(contestant, role) -> (what to time, how many steps it makes)."""
+    """Return (contestant, role) -> (function to time, its number of steps)."""
     law, means, policies = EXAMPLES[number]
     arms, horizon, rows = len(means), size["horizon"], size["replications"]
     runs = {}
@@ -129,9 +129,9 @@ def contestants_of(number, libraries, size):
             rows * horizon,
         )
         owners = (SEED, ALL_POLICIES, owner_of(role))
-        for kind, library in libraries.items():
+        for language, library in libraries.items():
             job = (library, number, role, arms, owners, rows, horizon)
-            runs[kind, role] = (lambda job=job: reference.play(*job), rows * horizon)
+            runs[language, role] = (lambda job=job: reference.play(*job), rows * horizon)
         draw, rng = getattr(vectorised, law)(means), np.random.default_rng(SEED)
         job = (rng, draw, arms, 1000, size["numpy_horizon"])
         runs["NumPy", role] = (
@@ -153,13 +153,13 @@ def assert_equal_to_c(number, libraries, size):
     _, means, policies = EXAMPLES[number]
     rows, horizon = size["replications"], size["horizon"]
     runs = simulate(experiment_of(number, policies, rows, horizon), environment_of(number))
-    for place, role in enumerate(policies):
+    for column, role in enumerate(policies):
         owners = (SEED, ALL_POLICIES, owner_of(role))
         earned, pulls = reference.play(
             libraries["C"], number, role, len(means), owners, rows, horizon
         )
-        assert np.array_equal(earned, runs.rewards[:, place, 0]), (number, role)
-        assert np.array_equal(pulls, runs.pulls[:, place, 0]), (number, role)
+        assert np.array_equal(earned, runs.rewards[:, column, 0]), (number, role)
+        assert np.array_equal(pulls, runs.pulls[:, column, 0]), (number, role)
 
 
 def speeds(libraries, size, goals):
@@ -197,8 +197,8 @@ def rates_of(policies, runs, seconds):
         costs = []
         for role, text in policies.items():
             _, steps = runs[contestant, role]
-            each = [one / steps for one in seconds[contestant, role]]
-            costs.append((min(each), statistics.median(each)))
+            per_step = [duration / steps for duration in seconds[contestant, role]]
+            costs.append((min(per_step), statistics.median(per_step)))
             rows[text][contestant] = tuple(1e-6 / cost for cost in costs[-1])
         rows["pair"][contestant] = tuple(
             len(costs) * 1e-6 / sum(cost) for cost in zip(*costs, strict=True)
@@ -208,7 +208,7 @@ def rates_of(policies, runs, seconds):
 
 def compare_pair(number, pair, goals):
     ours = pair["sameluck"][0]
-    rivals = [pair[kind][0] for kind in reference.KINDS if kind in pair]
+    rivals = [pair[language][0] for language in reference.KINDS if language in pair]
     if rivals:
         ratio = ours / max(rivals)
         goals.check(f"Example {number}: of the faster C", ratio, ">= 0.85", ratio >= 0.85)
@@ -243,7 +243,7 @@ def threads(size, goals):
 
 
 def in_two_processes(experiment, environment):
-    """What the machine gives at most: the start of the processes included, their results not collected."""
+    """Measure the machine's limit: with the start of the processes, without collecting their results."""
     middle = experiment.replications // 2
     halves = (range(middle), range(middle, experiment.replications))
     team = [
@@ -269,7 +269,7 @@ def linearity(size, goals):
         experiment = experiment_of(1, policies, rows, horizon)
         return lambda: simulate(experiment, environment_of(1), workers=1)
 
-    for what, larger in {
+    for label, larger in {
         "horizon": (1, rows, 8 * horizon),
         "replications": (1, 8 * rows, horizon),
         "policies": (8, rows, horizon),
@@ -277,11 +277,11 @@ def linearity(size, goals):
         runs = {"one": job(1, rows, horizon), "eight": job(*larger)}
         seconds = interleaved(runs, max(3, size["repeats"] // 2))
         ratio = min(seconds["eight"]) / (8 * min(seconds["one"]))
-        goals.check(what, ratio, "<= 1.15", ratio <= 1.15, "x")
+        goals.check(label, ratio, "<= 1.15", ratio <= 1.15, "x")
 
 
 def child(code, **environment):
-    """What a fresh Python process prints, and how long it took from start to end."""
+    """Return what a fresh Python process prints, and its duration from start to end."""
     begin = time.perf_counter()
     done = subprocess.run(
         [sys.executable, "-c", code],
@@ -304,10 +304,10 @@ def warm_start(goals):
     ways = {"Python, simulate": library}
     if importlib.util.find_spec("click") and importlib.util.find_spec("rich"):
         ways["command line, sameluck compare"] = command
-    for what, code in ways.items():
+    for label, code in ways.items():
         child(code)
         seconds = min(child(code)[1] for _ in range(5))
-        goals.check(what, seconds, "<= 1.5", seconds <= 1.5, "s")
+        goals.check(label, seconds, "<= 1.5", seconds <= 1.5, "s")
 
 
 def first_compilation(size, goals):
@@ -343,18 +343,18 @@ def peak_memory(size, goals):
         print("  skipped: no /proc here")
         return
     mebibytes = int(child(code)[0]) / 1024
-    what = f"{rows:,} replications x {horizon:,} periods x 2 policies"
-    goals.check(what, mebibytes, "<= 300", mebibytes <= 300, "MiB")
-    many = (
+    label = f"{rows:,} replications x {horizon:,} periods x 2 policies"
+    goals.check(label, mebibytes, "<= 300", mebibytes <= 300, "MiB")
+    million = (
         "import sameluck; e = sameluck.Experiment(policies={'a': 'ucb1(2.5)', 'b': 'ucb1(3)'}, arms=5,"
         f"horizon=100, replications=1_000_000); run = sameluck.simulate; law = '{environment_of(1)}';"
         "kib = lambda: int([l.split()[1] for l in open('/proc/self/status') if l.startswith('VmHWM')][0]);"
         "run(e, law, replications=range(5_000)); before = kib(); r = run(e, law);"
         "print((kib() - before) * 1024 / (r.rewards.nbytes + r.pulls.nbytes + r.interactions.nbytes))"
     )
-    ratio = float(child(many)[0])
-    what = "1,000,000 replications x 100 periods: of the results' size"
-    goals.check(what, ratio, "<= 2", ratio <= 2, "x")
+    ratio = float(child(million)[0])
+    label = "1,000,000 replications x 100 periods: of the results' size"
+    goals.check(label, ratio, "<= 2", ratio <= 2, "x")
 
 
 def machine():

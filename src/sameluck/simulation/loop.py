@@ -82,7 +82,7 @@ def run_one(
                 return period
             cell = cell_of(arm)
             key = Key(arrays.first[cell], arrays.second[cell])
-            # While the policy must repeat the arm, the arm's numbers stay in registers and are stored once at the end.
+            # While the policy must repeat the arm, its numbers stay in registers and are stored once, at the end.
             played, again = loaded(observations, arm), True
             # The position is derived from the pulls: a second counter would cost a tenth of the speed.
             offset = observations.reads[cell] - played.pulls

@@ -167,9 +167,5 @@ def _figure(chapter: Chapter, example: Example, result: Record) -> Section:
 
 
 VARIANCE = Chapter(
-    "variance",
-    "Theorem: asymptotic variance reduction",
-    _simulations,
-    _analyse,
-    _sections,
+    "variance", "Theorem: asymptotic variance reduction", _simulations, _analyse, _sections
 )

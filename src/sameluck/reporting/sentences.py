@@ -10,11 +10,7 @@ from sameluck import text_forms
 from sameluck.inference.effects import Effect
 from sameluck.inference.metrics import REWARD, Metric
 from sameluck.inference.requests import Request
-from sameluck.inference.unseen import (
-    replications_to_exclude,
-    reversing_loss,
-    unseen_share,
-)
+from sameluck.inference.unseen import replications_to_exclude, reversing_loss, unseen_share
 from sameluck.runs import Runs
 from sameluck.wording import amount, counted, duration, listed, percent
 

@@ -165,10 +165,5 @@ def _check_room(columns: int) -> None:
 def _draw_legend(axes: Axes, patches: ModuleType, styles: Mapping[str, dict[str, str]]) -> None:
     frames = [patches.Patch(ec="0.2", lw=0.8, **style) for style in styles.values()]
     axes.legend(
-        frames,
-        list(styles),
-        ncols=4,
-        frameon=False,
-        loc="upper center",
-        bbox_to_anchor=(0.5, 0.0),
+        frames, list(styles), ncols=4, frameon=False, loc="upper center", bbox_to_anchor=(0.5, 0.0)
     )

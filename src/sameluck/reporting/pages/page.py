@@ -74,12 +74,7 @@ def render(
 ) -> str:
     """Return the page as text."""
     return template("report.html").render(
-        title=title,
-        about=about,
-        style=stylesheet(),
-        answer=answer,
-        cards=cards,
-        footer=footer,
+        title=title, about=about, style=stylesheet(), answer=answer, cards=cards, footer=footer
     )
 
 

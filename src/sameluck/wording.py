@@ -42,7 +42,6 @@ def duration(seconds: float) -> str:
 
 
 def sentence(text: str) -> str:
-    """Return a message with a capital letter and a full stop."""
     return text[:1].upper() + text[1:].removesuffix(".") + "."
 
 
@@ -80,12 +79,10 @@ def signed(value: float, digits: int) -> str:
 
 
 def percent(level: float) -> str:
-    """Return a level of confidence as text."""
     return f"{float(f'{100 * level:.6g}'):g}%"
 
 
 def probability(value: float) -> str:
-    """Return a p-value as text."""
     return "< 1e-15" if value < 1e-15 else f"{value:.2g}"
 
 

@@ -21,7 +21,6 @@ __all__ = ["Axes", "Card", "Displayed", "DisplayedOnPages", "Figure", "reporting
 
 
 def reporting(module: str) -> ModuleType:
-    """Import a module of `sameluck.reporting`."""
     return import_module(f"sameluck.reporting.{module}")
 
 

@@ -117,7 +117,6 @@ def estimated_effects(
 
 
 def requested_pairs(runs: Runs, request: Request) -> list[Pair]:
-    """Return the pairs of policies to compare."""
     best = best_policy(runs, request.metric_definition)
     return policy_pairs(request.pairs, runs.policies, str(request.control), best)
 

@@ -60,11 +60,9 @@ class IntervalMethod:
         return "" if self.is_default else f"{self.name} "
 
     def centre(self, values: Floats) -> float:
-        """Return the point estimate."""
         return float(values.mean() if self.is_of_the_mean else np.median(values))
 
     def interval(self, values: Floats, level: float) -> Interval:
-        """Return the interval of one column of differences."""
         raise NotImplementedError
 
     def intervals(self, columns: Floats, level: float) -> list[Interval]:
@@ -81,11 +79,9 @@ class IntervalMethod:
         raise NotImplementedError
 
     def p_values(self, columns: Floats) -> list[float]:
-        """Return the p-value of each column alone."""
         raise NotImplementedError
 
     def policy_interval(self, values: Floats, level: float) -> Interval:
-        """Return the interval of one policy's mean."""
         return t_interval(values, level)
 
     def one_sided_half_widths(self, columns: Floats, level: float) -> Floats:

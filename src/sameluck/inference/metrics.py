@@ -37,8 +37,6 @@ _PERIODS_AT_ONCE = 1 << 16  # whose means are held in memory
 
 
 class Metric(NamedTuple):
-    """Quantity that a comparison compares."""
-
     name: str  # its text form
     title: str  # in tables and sentences
     about: str = ""  # a definition, where the title is too short
@@ -53,7 +51,6 @@ class Metric(NamedTuple):
 
     @property
     def quantity(self) -> str:
-        """Title of an axis."""
         return "cumulative reward" if self.is_reward else self.title
 
     @property
@@ -70,7 +67,6 @@ class Metric(NamedTuple):
 
     @property
     def is_quantile(self) -> bool:
-        """True for a quantile over replications."""
         return self.share is not None and self.name != "worst_tenth"
 
 

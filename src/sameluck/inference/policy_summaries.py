@@ -51,7 +51,6 @@ class Standing(NamedTuple):
 
 
 def summarise(runs: Runs) -> tuple[PolicySummary, ...]:
-    """Return one record for each policy and checkpoint."""
     means = known_means(runs)
     regret = best = None
     if means is not None:

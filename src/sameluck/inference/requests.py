@@ -49,12 +49,10 @@ class Request(NamedTuple):
 
     @property
     def metric_definition(self) -> Metric:
-        """Metric as an object."""
         return as_metric(self.metric)
 
     @property
     def interval_method(self) -> IntervalMethod:
-        """Interval as an object."""
         return INTERVALS[self.interval]
 
 

@@ -62,7 +62,6 @@ def _with_ends(values: Floats) -> Floats:
 
 
 def _narrowest(ranks: _Ranks, level: float) -> int:
-    """Return the index of the narrowest interval with this level."""
     return int(np.argmax(ranks.errors <= 1 - level))
 
 

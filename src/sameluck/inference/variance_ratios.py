@@ -28,7 +28,6 @@ class Moments(NamedTuple):
 
 
 def moments(values: Floats) -> Moments:
-    """Return the mean and the variances of values, one per replication."""
     count, mean = values.size, float(values.mean())
     squares = (values - mean) ** 2
     total = float(squares.sum())

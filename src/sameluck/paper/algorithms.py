@@ -50,12 +50,10 @@ class Users:
         self.pulls = [0] * experiment.n_arms
 
     def pull(self, arm: int) -> float:
-        """Return the reward of the arm's next user."""
         self.pulls[arm] += 1
         return self.reward(arm, self.pulls[arm] - 1)
 
     def reward(self, arm: int, position: int) -> float:
-        """Return the reward at a position of the arm's stack."""
         reward = float(draw(self.parameters, 0, arm, word(subkey(self.key, arm), position)))
         altered = arm == self.altered_arm and position >= self.first_altered
         return 1.0 - reward if altered else reward

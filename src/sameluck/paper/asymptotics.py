@@ -109,7 +109,6 @@ def _sections(chapter: Chapter, result: Record) -> list[Section]:
 
 
 def curve_lines(curves: Mapping[str, Sequence[Record]]) -> list[plots.Line]:
-    """Return the output of `records` as lines."""
     fields = ("horizon", "value", "error")
     return [plots.Line(label, *columns(points, *fields)) for label, points in curves.items()]
 

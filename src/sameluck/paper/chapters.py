@@ -25,8 +25,6 @@ Cell: TypeAlias = str | float | int | bool | None
 
 
 class Settings(NamedTuple):
-    """Options of a run."""
-
     replications: int = 10_000
     seed: int = 7
 
@@ -97,7 +95,6 @@ class Section(NamedTuple):
 
 
 def columns(records: Sequence[Record], *fields: str) -> list[tuple[Any, ...]]:
-    """Return the fields' values in all records, a tuple for each field."""
     return [tuple(record[field] for record in records) for field in fields]
 
 
@@ -122,7 +119,6 @@ class Estimate(NamedTuple):
     error: float
 
     def scaled(self, factor: float) -> Estimate:
-        """Return the estimate in another unit."""
         return Estimate(self.value * factor, self.error * abs(factor))
 
     def minus(self, other: Estimate) -> Estimate:
@@ -150,7 +146,6 @@ def covariance(first: Floats | Ints, second: Floats | Ints) -> Estimate:
 
 
 def variance(sample: Floats | Ints) -> Estimate:
-    """Return the variance over replications."""
     return covariance(sample, sample)
 
 

@@ -96,7 +96,6 @@ FAMILIES = (
 
 
 def experiment(example: Example, settings: Settings, horizon: int = HORIZON) -> sl.Experiment:
-    """Return the example under replay, for a horizon."""
     return sl.Experiment(
         policies=example.policies,
         arms=example.environment.arms or 5,
@@ -150,7 +149,6 @@ def _simulations_of_families(settings: Settings) -> Simulations:
 
 
 def _analyse_common(example: Example, runs: Mapping[str, sl.Runs]) -> Record:
-    """Return the results common to all examples."""
     by_design = {label: runs[label] for label in DESIGNS}
     return {
         "policies": list(example.policies),

@@ -110,7 +110,6 @@ def _sections(chapter: Chapter, result: Record) -> list[Section]:
 
 
 def traced() -> sl.Trace:
-    """Return the traced replication."""
     return sl.trace(TRACED, ENVIRONMENT)
 
 

@@ -55,8 +55,6 @@ EVIDENCE = {
 
 
 class Match(NamedTuple):
-    """Our number beside the published number."""
-
     name: str
     horizon: int | None
     ours: float

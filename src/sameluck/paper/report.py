@@ -143,12 +143,10 @@ def formatted_cell(cell: Cell, decimals: int = 2) -> str:
 
 
 def formatted_rows(table: ReportTable) -> list[list[str]]:
-    """Return the rows as text."""
     return [[formatted_cell(cell, table.decimals) for cell in row] for row in table.rows]
 
 
 def as_markdown_table(table: ReportTable) -> str:
-    """Return the table as Markdown."""
     marks = ["---", *["---:"] * (len(table.header) - 1)]
     lines = [table.header, marks, *formatted_rows(table)]
     return "\n".join(
@@ -157,7 +155,6 @@ def as_markdown_table(table: ReportTable) -> str:
 
 
 def as_text(summary: Record, sections: Sequence[Section]) -> str:
-    """Return the report for a terminal."""
     blocks = [
         f"{section.title}\n\n{tables.text_table(section.table.header, formatted_rows(section.table))}"
         for section in sections
@@ -179,7 +176,6 @@ def _about(summary: Record, *, complete: bool) -> str:
 def as_html(
     summary: Record, about: str, sections: Sequence[Section], pictures: Mapping[str, plots.Svg]
 ) -> str:
-    """Return the report as one self-contained page."""
     cards = [pages.Card("Summary", f"{about} {verdict(summary)}")]
     for section in sections:
         table, figure = section.table, section.figure
@@ -192,7 +188,6 @@ def as_html(
 
 
 def as_markdown(summary: Record, about: str, sections: Sequence[Section]) -> str:
-    """Return the report as Markdown with links to the figures."""
     generated = "`sameluck paper` writes this page."
     blocks = [f"# {TITLE}", about, generated, f"**{verdict(summary)}**"]
     for section in sections:

@@ -76,7 +76,6 @@ def reproduce(
 
 
 def checked_settings(replications: int, seed: int) -> Settings:
-    """Return the settings; raise `Invalid` if they are not valid."""
     if not MIN_REPLICATIONS <= replications <= 1_000_000:
         raise Invalid(
             f"--replications must be from {MIN_REPLICATIONS} to 1,000,000, got {replications:,}; the paper has 10,000"
@@ -105,7 +104,6 @@ def selected_chapters(only: str | None) -> tuple[Chapter, ...]:
 def _run_chapters(
     chapters: Sequence[Chapter], cache: ChapterCache, progress: PaperProgress
 ) -> dict[str, Record]:
-    """Return the result of every chapter, by name."""
     results = {chapter.name: cache.load(chapter) for chapter in chapters}
     missing = [
         (chapter, chapter.simulations(cache.settings))

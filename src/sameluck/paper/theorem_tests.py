@@ -33,8 +33,6 @@ MAX_ROWS = 12
 
 
 class TestResult(NamedTuple):
-    """Result of one test."""
-
     quantity: str
     case: str  # distinguishes tests of the same quantity, such as the arm
     measured: float

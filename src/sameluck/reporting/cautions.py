@@ -19,7 +19,6 @@ FEW_REPLICATIONS = 10
 
 
 def comparison_cautions(result: Comparison) -> tuple[str, ...]:
-    """Return the cautions of a comparison; none if nothing is wrong."""
     violations = result.violations
     return (
         *result.runs.notes,

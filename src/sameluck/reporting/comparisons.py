@@ -34,12 +34,10 @@ __all__ = [
 
 
 def cautions(result: Comparison) -> tuple[str, ...]:
-    """Return the sentences to read before relying on the intervals."""
     return comparison_cautions(result)
 
 
 def text(result: Comparison) -> str:
-    """Return title, tables and sentences for a terminal."""
     about, (header, rows), index = shown_effects(result)
     blocks = [tables.wrapped(f"{result.title}{about}"), tables.text_table(header, rows, index)]
     if not result.request.metric_definition.is_reward:
@@ -49,7 +47,6 @@ def text(result: Comparison) -> str:
 
 
 def notebook(result: Comparison) -> str:
-    """Return title, tables and sentences as HTML."""
     about, table, _ = shown_effects(result)
     shown = tables.notebook(f"{result.title}{about}", *table, _sentences(result))
     if result.request.metric_definition.is_reward:
@@ -62,7 +59,6 @@ def _sentences(result: Comparison) -> list[str]:
 
 
 def latex(result: Comparison) -> str:
-    """Return the table of all effects as a LaTeX tabular."""
     return tables.latex_table(*effects_table(result, result.effects))
 
 
@@ -81,7 +77,6 @@ def figure(result: Comparison, ax: plots.Axes | None) -> plots.Figure:
 
 
 def metric_figure(result: Comparison, ax: plots.Axes | None) -> plots.Figure:
-    """Draw each policy's metric over the horizon."""
     request = result.request
     return plots.draw_policies(
         plots.metric_curves(result.values),

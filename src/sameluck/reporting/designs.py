@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 
 def title(result: DesignComparison) -> str:
-    """Return what was compared, on one line."""
     return setting(result.first.runs)
 
 
@@ -36,7 +35,6 @@ def verdict(result: DesignComparison) -> str:
 
 
 def cautions(result: DesignComparison) -> list[str]:
-    """Return each design's cautions."""
     return [f"{label} design: {caution}" for label, caution in _labelled_cautions(result)]
 
 
@@ -49,7 +47,6 @@ def _labelled_cautions(result: DesignComparison) -> list[tuple[str, str]]:
 
 
 def text(result: DesignComparison) -> str:
-    """Return title, table and sentences for a terminal."""
     table = tables.text_table(_header(result), _rows(result), index=2)
     return "\n\n".join(
         [tables.wrapped(result.title), table, *map(tables.wrapped, _sentences(result))]
@@ -57,7 +54,6 @@ def text(result: DesignComparison) -> str:
 
 
 def notebook(result: DesignComparison) -> str:
-    """Return title, table and sentences as HTML."""
     return tables.notebook(result.title, _header(result), _rows(result), _sentences(result))
 
 

@@ -38,8 +38,6 @@ class Svg(str):
 
 
 class Figure(Protocol):
-    """A matplotlib figure."""
-
     def __getattr__(self, name: str) -> Any: ...
 
 
@@ -70,12 +68,10 @@ def panels(
 
 
 def colour(index: int) -> str:
-    """Return the colour of the line or policy with this index."""
     return COLOURS[index % len(COLOURS)]
 
 
 def dash(index: int) -> str:
-    """Return the dashes of the line with this index."""
     return DASHES[index % len(DASHES)]
 
 
@@ -112,7 +108,6 @@ def to_bytes(figure: Figure, ending: str) -> bytes:
 
 
 def to_svg(figure: Figure) -> Svg:
-    """Return a figure as SVG for a page."""
     return svg_element(to_bytes(figure, ".svg"))
 
 

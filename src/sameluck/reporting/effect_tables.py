@@ -102,7 +102,6 @@ def page_table(result: Comparison) -> Table:
 
 
 def metric_table(values: Sequence[PolicyMetric], request: Request) -> Table:
-    """Return header and rows with each policy's metric."""
     rows = [
         [
             row.policy,

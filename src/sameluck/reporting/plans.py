@@ -20,7 +20,6 @@ _HEADER = ("design", "horizon", *_NUMBERS)
 
 
 def title(plan: Plan) -> str:
-    """Return what is planned, on one line."""
     policy, control = first_pair(plan.experiment)
     return (
         f"{policy} against {control} over {plan.experiment.horizon:,} periods, {percent(plan.level)} intervals; "
@@ -62,7 +61,6 @@ def _about_naive(plan: Plan, naive: DesignPlan) -> str:
 
 
 def cautions(plan: Plan) -> Iterator[str]:
-    """Yield sentences to read before relying on the plan."""
     yield from plan.pilot_notes
     yield from movement_caution(plan.moving_environment)
     if plan.max_effect is not None and abs(plan.effect) > plan.max_effect:
@@ -80,7 +78,6 @@ def cautions(plan: Plan) -> Iterator[str]:
 
 
 def text(plan: Plan) -> str:
-    """Return title, tables and sentences for a terminal."""
     sections = [
         tables.wrapped(plan.title),
         tables.text_table(_HEADER, [_cells(row) for row in plan.rows], index=2),
@@ -92,7 +89,6 @@ def text(plan: Plan) -> str:
 
 
 def notebook(plan: Plan) -> str:
-    """Return title, table and sentences as HTML."""
     rows = [_cells(row) for row in (*plan.rows, *plan.by_horizon)]
     return tables.notebook(plan.title, _HEADER, rows, [plan.verdict])
 

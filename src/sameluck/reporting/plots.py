@@ -90,8 +90,6 @@ MAX_BARS = 60
 
 
 class Curve(NamedTuple):
-    """Effect and interval at each checkpoint."""
-
     label: str
     checkpoints: tuple[int, ...]
     effect: tuple[float, ...]
@@ -204,7 +202,6 @@ def _draw_ranking(
 
 
 def metric_curves(values: Sequence[PolicyMetric]) -> list[Curve]:
-    """Return one curve for each policy."""
     groups: dict[str, list[PolicyMetric]] = {}
     for row in values:
         groups.setdefault(row.policy, []).append(row)
@@ -218,7 +215,6 @@ def metric_curves(values: Sequence[PolicyMetric]) -> list[Curve]:
 
 
 def effect_curves(effects: Sequence[Effect]) -> list[Curve]:
-    """Return one curve for each pair of policies."""
     groups: dict[str, list[Effect]] = {}
     for effect in effects:
         groups.setdefault(f"{effect.policy} minus {effect.control}", []).append(effect)
@@ -257,8 +253,6 @@ def _legend_label(label: str) -> str:
 
 
 class Line(NamedTuple):
-    """Quantity over the horizon."""
-
     label: str
     horizons: tuple[int, ...]
     values: tuple[float, ...]

@@ -18,12 +18,10 @@ LARGE_SKEWNESS = 2.0
 
 
 def title(race: Race) -> str:
-    """Return what was raced, on one line."""
     return f"Race of {len(race.runners):,} policies over {race.experiment.horizon:,} periods"
 
 
 def verdict(race: Race) -> str:
-    """Return the outcome and its cost, as sentences."""
     if race.certified:
         unseen = unseen_share(race.replications, race.level)
         outcome = (
@@ -56,7 +54,6 @@ def _cost(race: Race) -> str:
 
 
 def cautions(race: Race) -> Iterator[str]:
-    """Yield sentences to read before relying on the certificate."""
     yield from movement_caution(race.moving_environment)
     rivals = race.runners[1:]
     equal = [
@@ -81,13 +78,11 @@ def cautions(race: Race) -> Iterator[str]:
 
 
 def text(race: Race) -> str:
-    """Return table and sentences for a terminal."""
     table = tables.text_table(_header(race), _rows(race))
     return f"{table}\n\n{tables.wrapped(race.verdict)}"
 
 
 def notebook(race: Race) -> str:
-    """Return title, table and sentences as HTML."""
     return tables.notebook(race.title, _header(race), _rows(race), [race.verdict])
 
 

@@ -23,7 +23,6 @@ MAX_FINDINGS = 5  # that a verdict lists singly
 
 
 def title(result: Comparison) -> str:
-    """Return what was compared, on one line."""
     design = result.runs.experiment.design.label
     return (
         f"{result.request.metric_definition.description}{design} design on {setting(result.runs)}"
@@ -140,8 +139,6 @@ def findings(
 
 
 class _Ranking(NamedTuple):
-    """Policies against one control."""
-
     best: str  # of all policies, the control among them
     better: list[str]  # than the control, the largest difference first
     worse: list[str]
@@ -270,13 +267,11 @@ def headline(
 
 
 def may_be_best(names: Sequence[str], request: Request) -> str:
-    """Name the policies that may be the best of all."""
     level = f"{percent(request.level)} (one-sided)"
     return f"May be the best of all by mean {request.metric_definition.title}, at {level}: {', '.join(names)}."
 
 
 def without_adjustment(effect: Effect) -> str:
-    """Return an adjusted effect as it is without its adjustment."""
     plain = f"{amount(effect.plain_effect)} with an sd of {amount(effect.plain_sd)}"
     return f"Without adjustment the first effect is {plain}."
 

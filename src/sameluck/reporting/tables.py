@@ -32,7 +32,6 @@ def html_table(
 def notebook(
     title: str, header: Sequence[str], rows: Sequence[Sequence[str]], sentences: Sequence[str]
 ) -> str:
-    """Return a title, a table and sentences as HTML."""
     heading, *paragraphs = (f"<p>{html.escape(text)}</p>" for text in (title, *sentences))
     return f"{heading}{html_table(header, rows)}{''.join(paragraphs)}"
 

@@ -15,8 +15,6 @@ _POINTER = {"arrowprops": {"arrowstyle": "-", "color": "0.5"}, "ha": "right", "v
 
 
 class Bar(NamedTuple):
-    """Interval of an effect."""
-
     label: str
     centre: float | None
     low: float

@@ -26,7 +26,6 @@ MAX_FIGURES = 4  # pairs with room in a figure
 
 
 def title(twin: Twin) -> str:
-    """Return what was copied and simulated, on one line."""
     source, runs = twin.source, twin.runs
     users = counted(int(twin.long_run.stacks.users.sum()), "user")
     means = listed(f"{mean:.3g}" for mean in twin.environment.means)
@@ -38,7 +37,6 @@ def title(twin: Twin) -> str:
 
 
 def verdict(twin: Twin) -> str:
-    """Return the effects at the last checkpoint, rare failures and the assumptions."""
     return " ".join([*_findings(twin), *failure_sentences(twin.failures), assumption(twin)])
 
 
@@ -122,7 +120,6 @@ def _about_looks(twin: Twin) -> str:
 
 
 def cautions(twin: Twin) -> Iterator[str]:
-    """Yield reasons to doubt a twin."""
     source, users = twin.source, twin.long_run.stacks.users.tolist()
     yield from source.notes
     names = source.experiment.arm_names
@@ -146,7 +143,6 @@ def _header(twin: Twin) -> list[str]:
 
 
 def _rows(twin: Twin) -> list[list[str]]:
-    """Return a row for each pair and checkpoint."""
     return [
         [
             effect.policy,
@@ -173,18 +169,15 @@ def _sentences(twin: Twin) -> list[str]:
 
 
 def text(twin: Twin) -> str:
-    """Return title, table and sentences for a terminal."""
     table = tables.text_table(_header(twin), _rows(twin), index=3)
     return "\n\n".join([tables.wrapped(twin.title), table, *map(tables.wrapped, _sentences(twin))])
 
 
 def notebook(twin: Twin) -> str:
-    """Return title, table and sentences as HTML."""
     return tables.notebook(twin.title, _header(twin), _rows(twin), _sentences(twin))
 
 
 def latex(twin: Twin) -> str:
-    """Return the table as a LaTeX tabular."""
     return tables.latex_table(_header(twin), _rows(twin))
 
 
@@ -232,7 +225,6 @@ def _is_between(failure: Failure, effect: Effect) -> bool:
 
 
 def card(twin: Twin) -> Card:
-    """Return verdict, figure and table as a section of a page."""
     words = [twin.verdict, *([] if twin.suggestion is None else [twin.suggestion])]
     return Card(
         "On a copy of the arms",

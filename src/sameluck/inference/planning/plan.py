@@ -52,8 +52,6 @@ class DesignPlan(NamedTuple):
 
 
 class PowerCurve(NamedTuple):
-    """Power of a design over its number of users."""
-
     label: str
     users: tuple[float, ...]
     power: tuple[float, ...]

@@ -93,7 +93,6 @@ def _quantiles_of_sd(freedom: float) -> Floats:
 
 
 def replications_for(effect: float, power: float, sd: float, level: float, *, paired: bool) -> int:
-    """Return how many replications detect an effect with this power."""
     # Double until the power suffices, then bisect: the power grows with the replications.
     low, high = 1, 2
     while power_of(effect, sd, high, level, paired=paired) < power:
@@ -111,7 +110,6 @@ def replications_for(effect: float, power: float, sd: float, level: float, *, pa
 
 
 def effect_for(power: float, sd: float, replications: int, level: float, *, paired: bool) -> float:
-    """Return the effect that replications detect with this power."""
     low, high = 0.0, sd
     while power_of(high, sd, replications, level, paired=paired) < power:
         low, high = high, high * 2

@@ -70,8 +70,6 @@ class Race(Displayed, Frames):
 
 
 class NaiveUsers(NamedTuple):
-    """Users that the naive design needs, with the interval of this number."""
-
     users: float
     low: float
     high: float

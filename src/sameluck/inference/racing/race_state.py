@@ -30,8 +30,6 @@ BLOCK = 16  # replications simulated at once after the first decision; decisions
 
 
 class Rules(NamedTuple):
-    """Rules of a race's decisions."""
-
     tolerance: float
     level: float
     min_replications: int
@@ -71,7 +69,6 @@ class RaceState:
 
     @property
     def remaining(self) -> tuple[str, ...]:
-        """Policies still in the race."""
         return tuple(name for name in self.names if name not in self.dropped)
 
     def run(self, progress: Callable[[int, tuple[str, ...]], object] | None) -> None:
@@ -138,7 +135,6 @@ class RaceState:
         return bool(self.vetoed)
 
     def result(self) -> Race:
-        """Return the race as far as it went."""
         means = {name: float(np.mean(self.rewards[name])) for name in self.remaining}
         leader = max(means, key=lambda name: means[name])
         runners = [self._runner(name, leader) for name in self.names]
@@ -280,7 +276,6 @@ class RaceFile:
         self.settings = f"{digest} {text_forms.write(environment)} {tuple(rules)!r}"
 
     def write(self, kept: KeptRace) -> None:
-        """Write the race whole or not at all."""
         record = {
             "settings": self.settings,
             "rewards": kept.rewards,

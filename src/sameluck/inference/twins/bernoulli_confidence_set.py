@@ -78,7 +78,6 @@ class BernoulliConfidenceSet(NamedTuple):
         return np.where(unseen, 0.5 + 0.5 * points / self.radius, (low + high) / 2)
 
     def environments(self, points: Floats) -> list[Bernoulli]:
-        """Return the arms at points of the ball."""
         return [Bernoulli(tuple(row)) for row in self.means(points).tolist()]
 
     def edge(self, directions: Floats) -> Floats:
@@ -109,7 +108,6 @@ class BernoulliConfidenceSet(NamedTuple):
         return wins + relative_entropy(self.users - self.successes, self.users * (1 - means))
 
     def contains(self, means: Floats) -> Bools:
-        """Return for each row of means whether it is in the set."""
         return 2 * self._shortfall(means).sum(axis=-1) < self.radius**2
 
     @property
@@ -120,7 +118,6 @@ class BernoulliConfidenceSet(NamedTuple):
 
 
 def bernoulli_confidence_set(copy: BernoulliCopy, level: float) -> BernoulliConfidenceSet:
-    """Return the confidence set of the arms' means."""
     wins, losses = copy.successes, copy.users - copy.successes
     # The log evidence is smallest at the observed means. What remains of ln(1 / alpha) is half the squared radius.
     best = scipy.special.xlogy(wins, wins) + scipy.special.xlogy(losses, losses)
@@ -218,11 +215,9 @@ class EffectRange:
             self.high = np.where(highest_at == index, higher, self.high)
 
     def include(self, effect: float) -> None:
-        """Move the ends outward to an effect that is possible."""
         self.low, self.high = np.minimum(self.low, effect), np.maximum(self.high, effect)
 
     def runs(self, points: Floats, count: int) -> Iterator[Runs]:
-        """Simulate `count` replications at each point."""
         tasks = [(environment, range(count)) for environment in self.environments(points)]
         return self.long_run.simulator.run_each(tasks)
 
@@ -242,13 +237,10 @@ class EffectRange:
 
 
 def _square_error(values: Floats) -> Floats:
-    """Return the variance of the mean over replications."""
     return values.var(axis=0, ddof=1) / len(values)
 
 
 class _Search:
-    """Search for the ends of the effect over a confidence set."""
-
     def __init__(self, effect_range: EffectRange, confidence_set: BernoulliConfidenceSet) -> None:
         self.effect_range, self.confidence_set = effect_range, confidence_set
         self.long_run = effect_range.long_run

@@ -126,7 +126,6 @@ class WeightedEffects:
         return noise, (GROUPS - 1) * np.var(ends, axis=0)
 
     def _differences(self, rewards: Floats, weights: Floats) -> Floats:
-        """Return the effects on each draw (draw, pair, checkpoint)."""
         return self.simulator.differences(rewards[1:] / weights[1:, None, None])
 
 
@@ -148,7 +147,6 @@ class WeightedSums:
             self.rewards[group] += np.einsum("rc,rpk->cpk", weights[members], rewards[members])
 
     def _weights(self, sums: Floats) -> Floats:
-        """Return the weight of each replication on each copy."""
         # einsum adds in one order; a matrix product's order depends on the threads of linear algebra.
         logs = np.einsum("rs,cs->rc", sums, self.coefficients)
         # Weights are ratios, so a factor per replication cancels: the largest likelihood is 1 and none overflows.
@@ -157,8 +155,6 @@ class WeightedSums:
 
 
 class Revealed(NamedTuple):
-    """Sufficient statistics of replications, and their rewards."""
-
     sums: Floats  # each arm's depth, total and sum of squares, minus its origin (replication, sum)
     rewards: Floats  # (replication, policy, checkpoint)
     groups: Ints  # (replication,)

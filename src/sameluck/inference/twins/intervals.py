@@ -36,7 +36,6 @@ class CopiedEffect(NamedTuple):
 
 
 def normal_quantile(level: float) -> float:
-    """Return the normal quantile of a two-sided interval."""
     return float(scipy.special.ndtri(0.5 + level / 2))
 
 
@@ -107,13 +106,11 @@ def twin_effects(runs: Runs, request: Request, makers: Makers | None = None) -> 
 
 
 def with_interval(effect: Effect, centre: float, interval: Interval) -> Effect:
-    """Return the effect with another centre and interval."""
     low, high, p_value = interval
     return effect._replace(effect=centre, low=low, high=high, p_value=p_value, p_adjusted=p_value)
 
 
 def without_interval(effect: Effect) -> Effect:
-    """Return the effect with an interval without bounds."""
     return with_interval(effect, effect.effect, UNKNOWN)
 
 

@@ -23,7 +23,6 @@ class ObservedStacks(NamedTuple):
 
     @property
     def users(self) -> Ints:
-        """Number of rewards of each arm."""
         return self.depths.sum(axis=(0, 1))
 
     @property
@@ -86,7 +85,6 @@ def simulated_stacks(runs: Runs, origins: Floats | None = None) -> Iterator[Obse
 
 
 def simulated_moments(runs: Runs) -> StackMoments:
-    """Return the moments of all stacks that a simulation has read."""
     blocks = [stacks.moments() for stacks in simulated_stacks(runs)]
     return StackMoments(*map(np.concatenate, zip(*blocks, strict=True)))
 

@@ -29,7 +29,6 @@ log = logging.getLogger("sameluck")
 
 
 def has_objects(experiment: Experiment) -> bool:
-    """Return whether a policy is a Python object."""
     return any(isinstance(policy, External) for policy in experiment.policies.values())
 
 
@@ -39,8 +38,6 @@ def twin_seed(experiment: Experiment) -> int:
 
 
 class Effort(NamedTuple):
-    """Amount of simulation of a twin."""
-
     replications: int = 20_000  # of the long run, R0
     draws: int = 200  # of the arms, B
     draw_replications: int = 192  # on each draw, R1
@@ -118,7 +115,6 @@ class CopySimulator:
         self._report(self._done)
 
     def run(self, environment: Environment, replications: range) -> Runs:
-        """Simulate replications on one copy, with all workers."""
         whole = self.experiment.replace(replications=replications.stop)
         done_before = self._done
 
@@ -177,7 +173,6 @@ class CopySimulator:
         return rewards[:, self._policies] - rewards[:, self._controls]
 
     def pair_differences(self, pair: int, runs: Runs) -> Floats:
-        """Return the differences of one pair (replication, checkpoint)."""
         return runs.rewards[:, self._policies[pair]] - runs.rewards[:, self._controls[pair]]
 
     def _report(self, done: int) -> None:

@@ -90,7 +90,6 @@ class Scale(NamedTuple):
         return [Tick(self.percent(value), tick_text(value)) for value in self.ticks(about)]
 
     def ticks(self, about: int = 5) -> list[float]:
-        """Return round numbers between the ends."""
         step = nice_step((self.high - self.low) / about)
         first = math.ceil(self.low / step - 1e-9)
         last = math.floor(self.high / step + 1e-9)
@@ -122,7 +121,6 @@ def tick_text(value: float) -> str:
 
 
 def y_axis(scale: Scale, about: int = 5) -> tuple[list[Label], Mark]:
-    """Return the labels of the y axis and its grid."""
     ticks = scale.ticks(about)
     labels = [Label(0, float(scale.up([tick])[0]) / 10, tick_text(tick)) for tick in ticks]
     grid = "".join(f"M0 {y:.0f}H1000" for y in scale.up(ticks))
@@ -142,12 +140,10 @@ def x_axis(scale: Scale, about: int = 4) -> list[Label]:
 
 
 def line(x: Floats, y: Floats) -> str:
-    """Return a path through points."""
     return "M" + "L".join(f"{a:.0f} {b:.0f}" for a, b in zip(x, y, strict=True)) if x.size else ""
 
 
 def band(x: Floats, low: Floats, high: Floats) -> str:
-    """Return the path around the area between two lines."""
     if not x.size:
         return ""
     return (

@@ -206,7 +206,6 @@ def _design_cards(result: Comparison, naive: Comparison | None) -> list[Card]:
 
 
 def _strip(result: Comparison, *, is_naive: bool) -> Strip:
-    """Return the differences of single replications at the last checkpoint."""
     effect, design = result.last_effects[0], result.runs.experiment.design.label
     return Strip(design, result.differences, effect.low, effect.high, is_naive)
 
@@ -262,7 +261,6 @@ def _metric_card(result: Comparison, curve: Comparison) -> Card:
 
 
 def _policies_card(result: Comparison) -> Card:
-    """Return rewards, regret and pulls of each policy."""
     arms = [f"pulls of {name}" for name in result.runs.experiment.arm_names[:MAX_ARMS]]
     header = ["policy", "reward", "pseudo-regret", "plays the best arm", *arms]
     rows = [

@@ -53,8 +53,6 @@ class BoardRow(NamedTuple):
 
 
 class BoardPart(NamedTuple):
-    """Policies that share a scale."""
-
     title: str  # empty if there is one part
     ticks: Sequence[Tick]
     zero: float
@@ -62,8 +60,6 @@ class BoardPart(NamedTuple):
 
 
 class LeaderBoard(NamedTuple):
-    """A table of policies, the best first."""
-
     caption: str
     interval: str  # title of the column
     columns: Sequence[str]  # titles of the further columns

@@ -25,8 +25,6 @@ class Code(NamedTuple):
 
 
 class Folded(NamedTuple):
-    """Content that is shown on request."""
-
     title: str
     content: Table | Code
 
@@ -60,8 +58,6 @@ class EarnedMore(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """First section of a page: what was found."""
-
     chip: str
     is_decided: bool
     sentence: str | EarnedMore
@@ -72,14 +68,12 @@ class Answer(NamedTuple):
 def render(
     title: str, cards: Sequence[Card], footer: str, *, about: str = "", answer: Answer | None = None
 ) -> str:
-    """Return the page as text."""
     return template("report.html").render(
         title=title, about=about, style=stylesheet(), answer=answer, cards=cards, footer=footer
     )
 
 
 def write(path: str | Path, page: str) -> None:
-    """Write a page, whole or not at all."""
     target = Path(path)
     if not target.parent.is_dir():
         raise Invalid(f"cannot write {str(path)!r}: no folder {str(target.parent)!r}")

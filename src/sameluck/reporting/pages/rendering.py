@@ -42,5 +42,4 @@ def template(name: str) -> Template:
 
 @cache
 def stylesheet() -> str:
-    """Return the stylesheet of reports and of the dashboard."""
     return files(PACKAGE).joinpath("sameluck.css").read_text(encoding="utf-8")

@@ -33,8 +33,6 @@ class StripRow(NamedTuple):
 
 
 class StripPlot(NamedTuple):
-    """Rows of dots above one axis."""
-
     rows: Sequence[StripRow]
     zero: float
     ticks: Sequence[Tick]

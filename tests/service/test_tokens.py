@@ -65,7 +65,7 @@ def test_of_many_requests_at_one_moment_one_reads_the_tokens(served, monkeypatch
         served.tokens, "_rows", lambda: (started.append(1), time.sleep(0.05), read())[2]
     )
     served.tokens._read_at = -1e9
-    service = Service(None, served.tokens, None)
+    service = Service(None, served.tokens, None, None)
 
     async def ask():
         await asyncio.gather(*(service.fresh_tokens() for _ in range(20)))

@@ -9,14 +9,7 @@ from typing import Any, NamedTuple, TypedDict
 import numpy as np
 
 from sameluck import errors
-from sameluck.errors import (
-    Conflict,
-    Invalid,
-    Misconfigured,
-    SameluckError,
-    Unavailable,
-    Unknown,
-)
+from sameluck.errors import Conflict, Invalid, Misconfigured, SameluckError, Unavailable, Unknown
 from sameluck.experiment import Experiment, ExperimentRecord
 from sameluck.live.control.history import Change
 from sameluck.live.control.policy_migration import LedgerChanges, LedgerDifference

@@ -20,7 +20,6 @@ from sameluck.service.limits import Limits
 from sameluck.service.loaded_experiments import LoadedExperiments
 from sameluck.service.problems import Refused
 
-_CHALLENGE = {"WWW-Authenticate": "Bearer"}
 NOBODY = ""  # the name under which requests without a valid token are counted
 
 
@@ -31,8 +30,23 @@ class Service:
     experiments: LoadedExperiments
     tokens: Tokens
     limits: Limits
+    rates: Rates
     comparison_cache: ComparisonCache = field(default_factory=ComparisonCache)
     _token_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    async def holder(self, secret: str) -> Holder | None:
+        """Return the holder of a token; None if it is not valid. Raise `Refused` after too many requests."""
+        is_token = secret.startswith(PREFIX)
+        holder = (await self.fresh_tokens()).holder(secret) if is_token else None
+        # Invalid tokens count under one name, so that tokens cannot be guessed faster than the rate.
+        if not self.rates.take(holder.name if holder else NOBODY):
+            limit = self.limits.requests_per_second
+            raise Refused(
+                429,
+                "too_many_requests",
+                f"more than {limit:g} requests per second; try again in a second",
+            )
+        return holder
 
     async def fresh_tokens(self) -> Tokens:
         """Return the tokens; if they are stale, one request reads them again while the others wait."""
@@ -83,29 +97,17 @@ class Bearer(SecurityBase):
         return await self.caller(request.app, header, needed.scopes)
 
     async def caller(self, app: FastAPI, header: str, needed: Sequence[str]) -> Caller:
-        """Return the caller that an Authorization header names."""
         service: Service = app.state.service
-        rates: Rates = app.state.rates
-        holder = await _holder(service, header)
-        # Before the token is refused, so that tokens cannot be guessed faster than the rate.
-        if not rates.take(holder.name if holder else NOBODY):
-            limit = service.limits.requests_per_second
-            raise Refused(429, "too_many_requests", f"more than {limit:g} requests per second")
+        scheme, _, secret = header.partition(" ")
+        holder = await service.holder(secret if scheme.lower() == "bearer" else "")
         if holder is None:
             detail = "send a valid token: the header Authorization: Bearer sl_..."
-            raise Refused(401, "unauthenticated", detail, _CHALLENGE)
+            raise Refused(401, "unauthenticated", detail, {"WWW-Authenticate": "Bearer"})
         for scope in needed:
             if scope not in holder.scopes:
                 detail = f"this call needs a token with the scope {scope!r}"
                 raise Refused(403, "wrong_scope", detail)
         return Caller(holder.name, service)
-
-
-async def _holder(service: Service, header: str) -> Holder | None:
-    scheme, _, secret = header.partition(" ")
-    if scheme.lower() != "bearer" or not secret.startswith(PREFIX):
-        return None
-    return (await service.fresh_tokens()).holder(secret)
 
 
 _bearer = Bearer()

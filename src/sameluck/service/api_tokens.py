@@ -50,7 +50,6 @@ class Holder(NamedTuple):
 
 
 def new_secret() -> str:
-    """Return a new token."""
     return PREFIX + secrets.token_hex(32)
 
 

@@ -65,8 +65,8 @@ def create_app(
         redoc_url=None,
         redirect_slashes=False,  # a redirect would go to http, also behind a proxy with https
     )
-    app.state.service = Service(experiments, tokens or Tokens(store.database), limits)
-    app.state.rates = Rates(limits.requests_per_second)
+    rates = Rates(limits.requests_per_second)
+    app.state.service = Service(experiments, tokens or Tokens(store.database), limits, rates)
     app.state.metrics = Metrics()
     add_routes(app)
     add_dashboard(app)

@@ -60,7 +60,6 @@ class DirectRoute(APIRoute):
 
 
 async def _content(receive: Receive) -> bytes:
-    """Return the body of a request."""
     content = b""
     while True:
         message = await receive()

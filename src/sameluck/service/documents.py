@@ -32,10 +32,7 @@ from sameluck.service.problems import document_of
 Name: TypeAlias = Annotated[str, Path(min_length=1, max_length=200)]
 Id: TypeAlias = Annotated[str, Path(min_length=1, max_length=100)]
 Text: TypeAlias = Annotated[StrictStr, Field(max_length=200)]
-UnitField: TypeAlias = (
-    Annotated[StrictStr, Field(min_length=1, max_length=1_000)]
-    | StrictInt  # as `sl.LiveOptions.assign`
-)
+UnitField: TypeAlias = Annotated[StrictStr, Field(min_length=1, max_length=1_000)] | StrictInt
 Number: TypeAlias = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 
 
@@ -54,17 +51,15 @@ class Reason(Body):
 def model_of(record_class: type, **replaced: Any) -> type[BaseModel]:
     """Return the model of a NamedTuple, with added or replaced fields; a number that is not finite is null."""
     hints = get_type_hints(record_class)
-    fields: Any = {name: (_nullable(hints[name]), ...) for name in hints} | replaced
+    fields: Any = {
+        name: (float | None if hint is float else hint, ...) for name, hint in hints.items()
+    }
     return create_model(
         record_class.__name__,
         __doc__=record_class.__doc__,
         __module__=record_class.__module__,
-        **fields,
+        **fields | replaced,
     )
-
-
-def _nullable(hint: object) -> object:
-    return float | None if hint is float else hint
 
 
 AssignmentModel = model_of(Assignment)
@@ -85,16 +80,6 @@ EffectModel = model_of(Effect)
 StandingModel = model_of(Standing)
 TokenModel = model_of(Token)
 ReplicationModel = model_of(ReplicationStatus, rewards=(dict[str, float] | None, ...))
-
-
-class ItemError(BaseModel):
-    """A problem document in the place of an item of a list."""
-
-    type: str
-    title: str
-    status: int
-    code: str
-    detail: str
 
 
 class ExperimentModel(BaseModel):
@@ -125,5 +110,4 @@ def respond_record(record: Assignment | Receipt, status: int = 200) -> Response:
 
 
 def item_of(answer: Assignment | Receipt | SameluckError) -> dict[str, object]:
-    """Return the answer to one item of a list."""
     return document_of(answer) if isinstance(answer, SameluckError) else answer._asdict()

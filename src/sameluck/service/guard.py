@@ -57,9 +57,8 @@ class Guard:
             async with asyncio.timeout(self._limits.seconds) as exchange.timeout:
                 await self._app(scope, exchange.receive, exchange.send)
         except Refused as refused:
-            await problem(refused.status, refused.code, refused.detail)(
-                scope, receive, exchange.send
-            )
+            response = problem(refused.status, refused.code, refused.detail)
+            await response(scope, receive, exchange.send)
         except TimeoutError:
             # Once the response has begun, its status is sent and cannot be changed.
             if exchange.started:
@@ -71,7 +70,11 @@ class Guard:
         headers = dict(pairs)
         # `dict` keeps the last of repeated headers, so that fewer keys reveal a repetition.
         if len(headers) < len(pairs):
-            _check_single([name for name, _ in pairs])
+            names = [name for name, _ in pairs]
+            for name in SINGLE_HEADERS:
+                if names.count(name) > 1:
+                    detail = f"the header {name.decode()} was sent more than once"
+                    raise Refused(400, "malformed", detail)
         host = headers.get(b"host", b"").decode("latin-1")
         if _host_name(host) not in self._hosts:
             detail = f"this service does not answer to the host {host[:100]!r}; allow it with --allow-host"
@@ -111,13 +114,6 @@ class _Exchange:
             headers.append((b"x-request-id", os.urandom(8).hex().encode()))
             headers += [item for item in HEADERS.items() if item[0] not in names]
         await self._send(message)
-
-
-def _check_single(names: Sequence[bytes]) -> None:
-    for name in SINGLE_HEADERS:
-        if names.count(name) > 1:
-            detail = f"the header {name.decode()} was sent more than once"
-            raise Refused(400, "malformed", detail)
 
 
 @lru_cache(maxsize=64)

@@ -20,26 +20,13 @@ class Limits(NamedTuple):
     requests_per_second: float = 5_000.0  # of one token, with bursts of twice as many
     seconds: float = 30.0  # until a request is answered
 
-    def check_experiment(
-        self,
-        arms: int,
-        policies: int,
-        horizon: int,
-        replications: int,
-        open_replications: int | None = None,
-    ) -> None:
+    def check_sizes(self, **sizes: int) -> None:
         """Raise `Invalid` for an experiment that is larger than this service accepts."""
-        sizes = {
-            "arms": (arms, self.arms),
-            "policies": (policies, self.policies),
-            "horizon": (horizon, self.horizon),
-            "replications": (replications, self.replications),
-            "open_replications": (open_replications or 0, self.open_replications),
-        }
-        for name, (value, limit) in sizes.items():
-            if value > limit:
+        for name, size in sizes.items():
+            limit: int = getattr(self, name)
+            if size > limit:
                 raise Invalid(
-                    f"{name}: this service accepts at most {limit:,}, got {value:,}; start larger ones in Python"
+                    f"{name}: this service accepts at most {limit:,}, got {size:,}; start larger ones in Python"
                 )
 
     def check_items(self, name: str, items: int) -> None:

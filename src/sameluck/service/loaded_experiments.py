@@ -91,13 +91,13 @@ class LoadedExperiments:
         except TimeoutError:
             return [await self._fallback_assignment(name)] * len(units)
         answers = await loaded.coroutines.assign_many(units)
-        if any(map(_is_not_running, answers)) and await self._is_replaced(name, loaded):
+        reasons = [answer.reason for answer in answers if isinstance(answer, Assignment)]
+        if NOT_RUNNING in reasons and await self._is_replaced(name, loaded):
             return await self.assign_many(name, units)
         self._remember(name, answers)
         return answers
 
     async def reward(self, id: str, value: float) -> Receipt:
-        """Report the reward of a unit."""
         return await self._for_assignment(id, lambda loaded: loaded.coroutines.reward(id, value))
 
     async def reward_many(
@@ -141,38 +141,23 @@ class LoadedExperiments:
 
     async def void_units(self, name: str, units: Sequence[Unit]) -> None:
         """Void the assignments of units whose answer was lost."""
-        loaded = await self._experiment(name)
-        try:
-            await loaded.coroutines.void_units(units)
-        except Unknown:
-            if not await self._is_stale(name, loaded):
-                raise
-            await self.void_units(name, units)
+        await self._for_experiment(name, lambda loaded: loaded.coroutines.void_units(units))
 
     # Other calls
 
     async def read(self, name: str, work: Callable[[LiveExperiment], T]) -> T:
         """Run work that may take long on an experiment."""
-        loaded = await self._experiment(name)
-        try:
-            return await self._in_thread(lambda: work(loaded.live), abandon=True)
-        except Unknown:
-            if not await self._is_replaced(name, loaded):
-                raise
-        return await self.read(name, work)
+        return await self._for_experiment(
+            name, lambda loaded: self._in_thread(lambda: work(loaded.live), abandon=True)
+        )
 
     async def change(self, actor: str, name: str, work: Callable[[LiveExperiment], T]) -> T:
         """Change an experiment; the history names the actor."""
-        loaded = await self._experiment(name)
-        try:
-            return await self.change_store(actor, lambda _: work(loaded.live))
-        except Unknown:
-            if not await self._is_stale(name, loaded):
-                raise
-        return await self.change(actor, name, work)
+        return await self._for_experiment(
+            name, lambda loaded: self.change_store(actor, lambda _: work(loaded.live))
+        )
 
     async def change_store(self, actor: str, work: Callable[[Store], T]) -> T:
-        """Change the store; the history names the actor."""
 
         def change() -> T:
             with acting_as(actor):
@@ -185,10 +170,8 @@ class LoadedExperiments:
         return await self._in_thread(lambda: work(self.store), abandon=True)
 
     async def describe(self, id: str) -> AssignmentDetails:
-        """Return all details of an assignment."""
         return await self._for_assignment(
-            id,
-            lambda loaded: self._in_thread(lambda: loaded.live.describe(id), abandon=True),
+            id, lambda loaded: self._in_thread(lambda: loaded.live.describe(id), abandon=True)
         )
 
     async def check_writable(self) -> None:
@@ -271,17 +254,20 @@ class LoadedExperiments:
         return live.fallback_assignment
 
     async def _for_assignment(self, id: str, work: Callable[[Loaded], Awaitable[T]]) -> T:
-        """Make a call to the experiment of an assignment."""
         (name,) = await self._names_of([id])
         if name is None:
             raise _unknown(id)
+        return await self._for_experiment(name, work)
+
+    async def _for_experiment(self, name: str, work: Callable[[Loaded], Awaitable[T]]) -> T:
+        """Make a call to an experiment, again if another process has replaced the experiment by a new one."""
         loaded = await self._experiment(name)
         try:
             return await work(loaded)
         except Unknown:
             if not await self._is_stale(name, loaded):
                 raise
-        return await work(await self._experiment(name))
+        return await self._for_experiment(name, work)
 
     async def _is_replaced(self, name: str, loaded: Loaded) -> bool:
         """Return whether another process has replaced the experiment by a new one of its name.
@@ -335,10 +321,6 @@ class LoadedExperiments:
         # Dictionaries keep the order of insertion, so that the oldest assignment is forgotten first.
         while len(self._names) > MAX_REMEMBERED:
             del self._names[next(iter(self._names))]
-
-
-def _is_not_running(answer: Assignment | SameluckError) -> bool:
-    return isinstance(answer, Assignment) and answer.reason == NOT_RUNNING
 
 
 def _no_experiment(name: str) -> Unknown:

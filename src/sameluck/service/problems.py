@@ -55,16 +55,20 @@ _CODES = {  # of errors raised by FastAPI, by status
 _log = logging.getLogger("sameluck")
 
 
-class Problem(BaseModel):
-    """A problem document."""
-
-    model_config = ConfigDict(extra="forbid")
+class ItemError(BaseModel):
+    """A problem document in the place of an item of a list."""
 
     type: str
     title: str
     status: int
     code: str
     detail: str
+
+
+class Problem(ItemError):
+    """A problem document."""
+
+    model_config = ConfigDict(extra="forbid")
 
 
 class Refused(Exception):
@@ -84,31 +88,22 @@ def status_of(error: SameluckError) -> int:
 
 
 def document(status: int, code: str, detail: str) -> dict[str, object]:
-    """Return a problem document."""
-    title = HTTPStatus(status).phrase
-    urn = f"urn:sameluck:problem:{code}"
+    title, urn = HTTPStatus(status).phrase, f"urn:sameluck:problem:{code}"
     return {"type": urn, "title": title, "status": status, "code": code, "detail": detail}
 
 
 def document_of(error: SameluckError) -> dict[str, object]:
-    """Return the problem document of an error."""
     return document(status_of(error), error.code, str(error))
 
 
 def problem(
     status: int, code: str, detail: str, headers: Mapping[str, str] | None = None
 ) -> Response:
-    """Return a response with a problem document."""
     sent = dict(headers or {})
     if status in (429, 503):
         sent.setdefault("Retry-After", str(RETRY_SECONDS))
     content = to_json(document(status, code, detail), None)
     return Response(content, status_code=status, headers=sent, media_type=MEDIA_TYPE)
-
-
-def _http_problem(error: HTTPException) -> Response:
-    status = error.status_code
-    return problem(status, _CODES.get(status, "refused"), error.detail, error.headers)
 
 
 def _invalid_request(error: RequestValidationError) -> Response:
@@ -127,20 +122,20 @@ def _invalid_request(error: RequestValidationError) -> Response:
 HANDLERS: dict[type[Exception], Callable[[Any], Response]] = {
     Refused: lambda error: problem(error.status, error.code, error.detail, error.headers),
     SameluckError: lambda error: problem(status_of(error), error.code, str(error)),
-    HTTPException: _http_problem,
+    HTTPException: lambda error: problem(
+        error.status_code, _CODES.get(error.status_code, "refused"), error.detail, error.headers
+    ),
     RequestValidationError: _invalid_request,
 }
 
 
 def problem_of(error: Exception) -> Response:
-    """Return the response to an error of a request."""
     return next(handle(error) for base, handle in HANDLERS.items() if isinstance(error, base))
 
 
 def _unexpected(request: Request, error: Exception) -> Response:
     _log.error("sameluck: %s %s failed", request.method, request.url.path, exc_info=error)
-    detail = "the service failed unexpectedly; its log has the reason"
-    return problem(500, "internal_error", detail)
+    return problem(500, "internal_error", "the service failed unexpectedly; its log has the reason")
 
 
 def add_problem_documents(app: FastAPI) -> None:

@@ -40,7 +40,8 @@ class Server(uvicorn.Server):
     async def on_tick(self, counter: int) -> bool:
         if counter % (HEAD_SECONDS * TICKS_PER_SECOND) == 0:
             self.close_stalled()
-        if counter % TICKS_PER_SECOND == 0 and _is_main_thread():
+        is_main_thread = threading.current_thread() is threading.main_thread()
+        if counter % TICKS_PER_SECOND == 0 and is_main_thread:
             self.exempt_loaded()
         return await super().on_tick(counter)
 
@@ -63,10 +64,6 @@ class Server(uvicorn.Server):
         for connection in self._stalled & waiting:
             connection.transport.close()
         self._stalled = waiting
-
-
-def _is_main_thread() -> bool:
-    return threading.current_thread() is threading.main_thread()
 
 
 def _waits_for_request(connection: Any) -> bool:

@@ -35,7 +35,6 @@ class Metrics:
         self._children: dict[tuple[str, str, int], tuple[Histogram, Counter]] = {}
 
     def observe(self, method: str, route: str, status: int, seconds: float) -> None:
-        """Count a request."""
         key = method, route, status
         if key not in self._children:
             counter = self._responses.labels(method, route, str(status))

@@ -49,12 +49,7 @@ def resume_command(name: str, reason: str, database: DatabaseOptions) -> Output:
 )
 @_reason_option
 def stop_command(
-    name: str,
-    after_replications: int | None,
-    reason: str,
-    database: DatabaseOptions,
-    *,
-    now: bool,
+    name: str, after_replications: int | None, reason: str, database: DatabaseOptions, *, now: bool
 ) -> Output:
     """Stop an experiment before its planned number of replications.
 

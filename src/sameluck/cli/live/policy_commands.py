@@ -21,12 +21,7 @@ from sameluck.reporting.tables import wrapped
 )
 @click.option("--preview", is_flag=True, help="Only report the users it needs; change nothing.")
 def add_policy_command(
-    name: str,
-    policy: str,
-    policy_name: str | None,
-    database: DatabaseOptions,
-    *,
-    preview: bool,
+    name: str, policy: str, policy_name: str | None, database: DatabaseOptions, *, preview: bool
 ) -> Output:
     """Add a policy to an experiment, which may be complete.
 
@@ -66,12 +61,7 @@ def remove_policy_command(name: str, policy: str, reason: str, database: Databas
 @_confirm_option
 @_reason_option
 def replace_policy_code_command(
-    name: str,
-    policies: tuple[str, ...],
-    reason: str,
-    database: DatabaseOptions,
-    *,
-    confirm: bool,
+    name: str, policies: tuple[str, ...], reason: str, database: DatabaseOptions, *, confirm: bool
 ) -> Output:
     """Replace the code of external policies by the code that --maker names.
 

@@ -152,8 +152,7 @@ class DatabaseOptions(NamedTuple):
                 raise
             status = self.next_command("status", name)
             raise sl.Conflict(
-                f"an experiment {name!r} exists; show it with: {status}, or {remedy}",
-                error.code,
+                f"an experiment {name!r} exists; show it with: {status}, or {remedy}", error.code
             ) from None
 
 

@@ -71,12 +71,13 @@ class Draft(NamedTuple):
         }
 
     def experiment(self, limits: Limits) -> Experiment:
-        """Return the checked experiment."""
-        body = self.document()
-        sizes = len(body["arms"]), len(body["policies"]), body["horizon"], body["replications"]
-        limits.check_experiment(*sizes)
-        keys = ("policies", "arms", "horizon", "replications")
-        return Experiment.from_dict({key: body[key] for key in keys})
+        keys = ("arms", "policies", "horizon", "replications")
+        values = {key: value for key, value in self.document().items() if key in keys}
+        sizes = {
+            key: value if isinstance(value, int) else len(value) for key, value in values.items()
+        }
+        limits.check_sizes(**sizes)
+        return Experiment.from_dict(values)
 
     def plan(self, limits: Limits) -> Plan:
         """Return the plan, from a simulation in which the arms have the guessed means."""

@@ -13,7 +13,9 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from jinja2 import Environment
 
+from sameluck import text_forms
 from sameluck.errors import SameluckError
+from sameluck.policies.base import POLICIES
 from sameluck.reporting.pages.rendering import environment
 from sameluck.service.problems import Refused, status_of
 
@@ -31,20 +33,15 @@ def templates() -> Environment:
     """Return the templates of the dashboard and of reports; every value is escaped."""
     result = environment("sameluck.service.dashboard")
     result.filters["in_path"] = lambda text: quote(text, safe="")
-    result.filters["day"] = day
+    result.filters["day"] = lambda at: datetime.fromisoformat(at).strftime("%a %-d %b %H:%M")
+    result.globals["policy_examples"] = lambda: map(text_forms.example, POLICIES.values())
     return result
-
-
-def day(moment: str) -> str:
-    """Return a time as `Thu 12 Nov 09:00`."""
-    return datetime.fromisoformat(moment).strftime("%a %-d %b %H:%M")
 
 
 def page(template: str, status: int = 200, /, **values: object) -> Response:
     """Return a page with an ETag, so that a browser can ask for changes only."""
     text = templates().get_template(template).render(**values)
-    tag = f'"{hashlib.sha256(text.encode()).hexdigest()[:32]}"'
-    headers = {**HEADERS, "ETag": tag}
+    headers = {**HEADERS, "ETag": f'"{hashlib.sha256(text.encode()).hexdigest()[:32]}"'}
     return Response(text, status, headers, media_type="text/html")
 
 

@@ -118,7 +118,9 @@ class Setting(NamedTuple):
         """Return the checked question to simulate."""
         policies, means, sizes = self.policies, self.means, self.sizes
         horizon, replications = sizes["horizon"], sizes["replications"]
-        limits.check_experiment(len(means), len(policies), horizon, replications)
+        limits.check_sizes(
+            arms=len(means), policies=len(policies), horizon=horizon, replications=replications
+        )
         if not 2 <= replications <= MAX_REPLICATIONS:
             raise Invalid(f"choose 2 to {MAX_REPLICATIONS:,} replications, got {replications:,}")
         periods = horizon * replications * len(policies)

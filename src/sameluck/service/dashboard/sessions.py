@@ -7,7 +7,6 @@ token is valid, and not longer than the process.
 
 from __future__ import annotations
 
-import hmac
 import secrets
 import time
 from typing import NamedTuple
@@ -26,10 +25,6 @@ class Session(NamedTuple):
     form_key: str  # in every form; a page of another site cannot know it
     ends_at: float
     notices: list[str]  # for the next page
-
-    def owns(self, form_key: str) -> bool:
-        """Return whether a form was made for this session."""
-        return hmac.compare_digest(self.form_key.encode(), form_key.encode())
 
 
 class Sessions:
@@ -55,7 +50,6 @@ class Sessions:
         return session if session is not None and time.monotonic() < session.ends_at else None
 
     def close(self, cookie: str) -> None:
-        """End a session."""
         self._sessions.pop(digest(cookie), None)
 
     def create_link(self, token: str) -> str:

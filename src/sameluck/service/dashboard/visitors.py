@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import hmac
+from collections.abc import Mapping
 from typing import Annotated, NamedTuple, TypeAlias
 from urllib.parse import parse_qs, quote
 
 from fastapi import Depends, Request, Response
 from starlette.responses import RedirectResponse
 
-from sameluck.service.access import NOBODY, Rates, Service
-from sameluck.service.api_tokens import Holder
+from sameluck.service.access import Service
 from sameluck.service.dashboard.overview import Overviews
 from sameluck.service.dashboard.page_responses import HEADERS
-from sameluck.service.dashboard.sessions import COOKIE, Session, Sessions
+from sameluck.service.dashboard.sessions import COOKIE, Session
 from sameluck.service.loaded_experiments import LoadedExperiments
 from sameluck.service.problems import Refused
 
@@ -37,33 +38,20 @@ class LoginNeeded(Exception):
     """Request without a session, to which the login page is shown."""
 
 
-async def holder_of(request: Request, token: str) -> Holder | None:
-    """Return the holder of a token; None if it is not valid. Raise `Refused` after too many attempts."""
-    service: Service = request.app.state.service
-    holder = (await service.fresh_tokens()).holder(token)
-    rates: Rates = request.app.state.rates
-    # Failed logins count under one name, which limits the guessing of tokens.
-    if not rates.take(holder.name if holder else NOBODY):
-        raise Refused(429, "too_many_requests", "too many requests; try again in a second")
-    return holder
-
-
 async def visitor(request: Request) -> Visitor:
     """Return the visitor of a page; raise `LoginNeeded` without a session, `Refused` if the token may not read."""
-    sessions: Sessions = request.app.state.sessions
-    session = sessions.find(request.cookies.get(COOKIE, ""))
-    holder = await holder_of(request, session.token) if session is not None else None
+    state = request.app.state
+    session: Session | None = state.sessions.find(request.cookies.get(COOKIE, ""))
+    holder = await state.service.holder(session.token) if session is not None else None
     if session is None or holder is None:
         raise LoginNeeded
     if "read" not in holder.scopes:
         raise Refused(403, "wrong_scope", "the dashboard needs a token with the scope 'read'")
-    state = request.app.state
     may_manage = "manage" in holder.scopes
     return Visitor(holder.name, may_manage, session, state.service, state.overviews)
 
 
 async def form_of(request: Request) -> dict[str, str]:
-    """Return the fields of a form."""
     body = (await request.body()).decode("utf-8", "replace")
     try:
         fields = parse_qs(body, keep_blank_values=True, max_num_fields=MAX_FIELDS)
@@ -72,24 +60,20 @@ async def form_of(request: Request) -> dict[str, str]:
     return {name: values[-1] for name, values in fields.items()}
 
 
+def check_form(session: Session, form: Mapping[str, str]) -> None:
+    """Raise `Refused` for a form that was made for another session."""
+    if not hmac.compare_digest(session.form_key.encode(), form.get("form_key", "").encode()):
+        detail = "this form belongs to another session; reload the page and send it again"
+        raise Refused(403, "form_refused", detail)
+
+
 async def manager(request: Request) -> tuple[Visitor, dict[str, str]]:
     """Return the sender and the fields of a form; raise `Refused` for another session's form or without the scope."""
     sender, form = await visitor(request), await form_of(request)
-    if not sender.session.owns(form.get("form_key", "")):
-        raise Refused(
-            403,
-            "form_refused",
-            "this form belongs to another session; reload the page and send it again",
-        )
+    check_form(sender.session, form)
     if not sender.may_manage:
         raise Refused(403, "wrong_scope", "changes need a token with the scope 'manage'")
     return sender, form
-
-
-def login_page(_: Request, error: Exception) -> Response:
-    """Send a browser without a session to the login page."""
-    assert isinstance(error, LoginNeeded)
-    return redirect("/login")
 
 
 def redirect(path: str) -> Response:

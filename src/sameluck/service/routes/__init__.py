@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pkgutil
+from collections.abc import Iterable
 from importlib import import_module
 
 from fastapi import FastAPI
@@ -13,14 +14,14 @@ from sameluck.service.direct_route import DirectRoute
 
 def add_routes(app: FastAPI) -> None:
     """Add the routes to an application in one list, the calls for users first: a request is matched in order."""
-    routes = discovered_routes()
+    routes = discovered_routes(__name__, __path__)
     routes.sort(key=lambda route: not isinstance(route, DirectRoute))
     app.router.routes.extend(routes)
 
 
-def discovered_routes() -> list[APIRoute]:
-    """Return the routes of every module of this package; the OpenAPI document names each after its function."""
-    names = [f"{__name__}.{module.name}" for module in pkgutil.iter_modules(__path__)]
+def discovered_routes(package: str, path: Iterable[str]) -> list[APIRoute]:
+    """Return the routes of every module of a package; the OpenAPI document names each after its function."""
+    names = [f"{package}.{module.name}" for module in pkgutil.iter_modules(path)]
     routes: list[APIRoute] = [
         route for name in names for route in import_module(name).router.routes
     ]

@@ -15,13 +15,13 @@ from sameluck.service.documents import (
     AssignmentModel,
     Body,
     Id,
-    ItemError,
     Name,
     UnitField,
     item_of,
     respond,
     respond_record,
 )
+from sameluck.service.problems import ItemError
 
 router = APIRouter(tags=["assignments"], route_class=DirectRoute)
 

@@ -107,9 +107,7 @@ async def stop(name: Name, caller: ManageCaller, body: StopRequest = DRAIN) -> R
     """End the experiment before the planned number of replications."""
     after, drain, reason = body.after_replications, body.drain, body.reason
     return await changed(
-        caller,
-        name,
-        lambda live: live.stop(drain=drain, after_replications=after, reason=reason),
+        caller, name, lambda live: live.stop(drain=drain, after_replications=after, reason=reason)
     )
 
 

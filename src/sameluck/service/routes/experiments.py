@@ -36,7 +36,6 @@ class NewExperiment(Body):
     start: StrictBool = False  # otherwise it enrols nobody until `/start`
 
     def experiment(self) -> Experiment:
-        """Return the checked experiment."""
         values = self.model_dump(exclude={"name", "live", "start"}, exclude_none=True)
         return Experiment.from_dict(values)
 
@@ -48,7 +47,6 @@ class ExperimentList(BaseModel):
 
 
 def record_of(live: LiveExperiment) -> dict[str, object]:
-    """Return an experiment as a document."""
     return {
         "name": live.name,
         "started_at": live.started_at,
@@ -64,20 +62,18 @@ def record_of(live: LiveExperiment) -> dict[str, object]:
     "/v1/experiments",
     status_code=201,
     response_model=ExperimentModel,
-    responses={
-        200: {
-            "model": ExperimentModel,
-            "description": "It exists with the same settings",
-        }
-    },
+    responses={200: {"model": ExperimentModel, "description": "It exists with the same settings"}},
 )
 async def create_experiment(body: NewExperiment, caller: ManageCaller) -> Response:
     """Create an experiment: 201, or 200 if it exists with the same settings. It is safe to repeat."""
     _check_name(body.name)
-    arms = body.arms if isinstance(body.arms, int) else len(body.arms)
     live = LiveOptions.from_dict(body.live)
-    caller.service.limits.check_experiment(
-        arms, len(body.policies), body.horizon, body.replications, live.open_replications
+    caller.service.limits.check_sizes(
+        arms=body.arms if isinstance(body.arms, int) else len(body.arms),
+        policies=len(body.policies),
+        horizon=body.horizon,
+        replications=body.replications,
+        open_replications=live.open_replications or 0,
     )
     experiments = caller.experiments
     # Only for the status code; `start` itself decides atomically whether the experiment exists.

@@ -10,7 +10,7 @@ from pydantic import Field, StrictStr
 from sameluck.live.control.policy_migration import LedgerChanges
 from sameluck.live.experiment import LiveExperiment
 from sameluck.live.records import AddedPolicy
-from sameluck.service.access import Caller, ManageCaller, ReadCaller
+from sameluck.service.access import ManageCaller, ReadCaller
 from sameluck.service.documents import (
     AddedPolicyModel,
     Body,
@@ -51,17 +51,12 @@ def _record(added: AddedPolicy) -> dict[str, object]:
     return {**added._asdict(), "sentence": str(added)}
 
 
-def _check_room(caller: Caller, live: LiveExperiment) -> None:
-    policies = len(live.experiment.policies) + 1
-    caller.service.limits.check_experiment(0, policies, 0, 0)
-
-
 @router.post("/policies", status_code=201, response_model=AddedPolicyModel, tags=["policies"])
 async def add_policy(name: Name, body: NewPolicy, caller: ManageCaller) -> Response:
     """Add a challenger, even to a finished experiment: it replays the ledger first."""
 
     def work(live: LiveExperiment) -> AddedPolicy:
-        _check_room(caller, live)
+        caller.service.limits.check_sizes(policies=len(live.experiment.policies) + 1)
         return live.add_policy(body.name, body.policy)
 
     added = await caller.experiments.change(caller.name, name, work)
@@ -73,7 +68,7 @@ async def preview_policy(name: Name, body: NewPolicy, caller: ReadCaller) -> Res
     """Return what adding a challenger would return; nothing is changed."""
 
     def work(live: LiveExperiment) -> AddedPolicy:
-        _check_room(caller, live)
+        caller.service.limits.check_sizes(policies=len(live.experiment.policies) + 1)
         return live.preview_policy(body.name, body.policy)
 
     return respond(_record(await caller.experiments.read(name, work)))

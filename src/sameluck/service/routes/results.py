@@ -73,10 +73,6 @@ class ResultsQuery(BaseModel):
             raise Invalid(f"checkpoints: at most {MAX_CHECKPOINTS}, got {len(self.checkpoints):,}")
         return live.runs(self.checkpoints or None, policies=self.policies or None)
 
-    def options(self) -> dict[str, object]:
-        """Return the arguments of `compare`."""
-        return self.model_dump(exclude={"checkpoints", "policies"})
-
 
 class ResultsModel(BaseModel):
     """Comparison of the policies on the complete replications, in order and without a gap."""
@@ -146,7 +142,8 @@ async def results(
         }
         if record["verdict"]:
             return record
-        result = caller.service.comparison_cache.compare(live, runs, query.options())
+        options = query.model_dump(exclude={"checkpoints", "policies"})
+        result = caller.service.comparison_cache.compare(live, runs, options)
         return record | {
             "effects": result.to_dicts(),
             "standings": [standing._asdict() for standing in result.standings],

@@ -10,7 +10,6 @@ from sameluck.service.direct_route import DirectRoute
 from sameluck.service.documents import (
     Body,
     Id,
-    ItemError,
     Number,
     ReceiptModel,
     Text,
@@ -18,6 +17,7 @@ from sameluck.service.documents import (
     respond,
     respond_record,
 )
+from sameluck.service.problems import ItemError
 
 router = APIRouter(tags=["rewards"], route_class=DirectRoute)
 

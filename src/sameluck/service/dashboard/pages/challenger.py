@@ -6,14 +6,12 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
 
-from sameluck import text_forms
 from sameluck.errors import SameluckError
 from sameluck.live.experiment import LiveExperiment
 from sameluck.live.records import AddedPolicy
-from sameluck.policies.base import POLICIES
 from sameluck.service.dashboard.page_responses import PageRoute, page
 from sameluck.service.dashboard.pages.controls import change
-from sameluck.service.dashboard.visitors import CurrentVisitor, SentForm, Visitor
+from sameluck.service.dashboard.visitors import CurrentVisitor, SentForm
 from sameluck.service.documents import Name
 
 router = APIRouter(prefix="/experiments/{name}/challenger", route_class=PageRoute)
@@ -27,16 +25,18 @@ async def preview(
 ) -> Response:
     """Show the form and, once it is filled in, the cost of the challenger; nothing is changed."""
     problem, added = "", None
+
+    def work(live: LiveExperiment) -> AddedPolicy:
+        visitor.service.limits.check_sizes(policies=len(live.experiment.policies) + 1)
+        return live.preview_policy(policy_name, policy)
+
     if policy_name or policy:
         try:
-            added = await visitor.experiments.read(
-                name, lambda live: _preview(visitor, live, policy_name, policy)
-            )
+            added = await visitor.experiments.read(name, work)
         except SameluckError as error:
             problem = str(error)
     else:
         await visitor.experiments.read(name, lambda _: None)  # raises `Unknown`
-    examples = [text_forms.example(policy_class) for policy_class in POLICIES.values()]
     return page(
         "challenger.html",
         422 if problem else 200,
@@ -46,28 +46,16 @@ async def preview(
         policy=policy,
         problem=problem,
         added=added,
-        examples=examples,
     )
 
 
 @router.post("")
 async def add(name: Name, submitted: SentForm) -> Response:
-    """Add the challenger."""
     visitor, form = submitted
     policy_name, policy = form.get("policy_name", ""), form.get("policy", "")
 
     def work(live: LiveExperiment) -> None:
-        _check_room(visitor, live)
+        visitor.service.limits.check_sizes(policies=len(live.experiment.policies) + 1)
         live.add_policy(policy_name, policy)
 
     return await change(visitor, name, work, f"{policy_name} was added.")
-
-
-def _preview(visitor: Visitor, live: LiveExperiment, policy_name: str, policy: str) -> AddedPolicy:
-    _check_room(visitor, live)
-    return live.preview_policy(policy_name, policy)
-
-
-def _check_room(visitor: Visitor, live: LiveExperiment) -> None:
-    policies = len(live.experiment.policies) + 1
-    visitor.service.limits.check_experiment(0, policies, 0, 0)

@@ -84,10 +84,7 @@ async def enable_arm(name: Name, submitted: SentForm) -> Response:
     visitor, form = submitted
     arm = form.get("arm", "")
     return await change(
-        visitor,
-        name,
-        lambda live: live.enable_arm(arm, reason=_reason(form)),
-        f"{arm} is enabled.",
+        visitor, name, lambda live: live.enable_arm(arm, reason=_reason(form)), f"{arm} is enabled."
     )
 
 

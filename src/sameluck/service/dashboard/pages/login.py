@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Request, Response
 
+from sameluck.service.access import Service
 from sameluck.service.dashboard.page_responses import PageRoute, page
 from sameluck.service.dashboard.sessions import COOKIE, SECONDS, Sessions
-from sameluck.service.dashboard.visitors import CurrentVisitor, form_of, holder_of, redirect
-from sameluck.service.problems import Refused
+from sameluck.service.dashboard.visitors import CurrentVisitor, check_form, form_of, redirect
 
 router = APIRouter(route_class=PageRoute)
 
 
 @router.get("/login")
 async def show_login() -> Response:
-    """Show the form for a token."""
     return page("login.html", problem="")
 
 
@@ -22,7 +21,8 @@ async def show_login() -> Response:
 async def log_in(request: Request) -> Response:
     """Begin a session with a token."""
     token = (await form_of(request)).get("token", "").strip()
-    holder = await holder_of(request, token)
+    service: Service = request.app.state.service
+    holder = await service.holder(token)
     if holder is None:
         return page("login.html", 401, problem="This token is not valid.")
     if "read" not in holder.scopes:
@@ -45,9 +45,7 @@ async def follow_link(request: Request, code: str) -> Response:
 
 @router.post("/logout")
 async def log_out(request: Request, visitor: CurrentVisitor) -> Response:
-    """End the session."""
-    if not visitor.session.owns((await form_of(request)).get("form_key", "")):
-        raise Refused(403, "form_refused", "this form belongs to another session; reload the page")
+    check_form(visitor.session, await form_of(request))
     sessions: Sessions = request.app.state.sessions
     sessions.close(request.cookies.get(COOKIE, ""))
     response = redirect("/login")

@@ -5,10 +5,8 @@ from __future__ import annotations
 from fastapi import APIRouter, Request, Response
 from pydantic import ValidationError
 
-from sameluck import text_forms
 from sameluck.errors import SameluckError
 from sameluck.inference import Plan
-from sameluck.policies.base import POLICIES
 from sameluck.service.access import Caller
 from sameluck.service.dashboard.drafts import Draft
 from sameluck.service.dashboard.page_responses import PageRoute, page, unless_unchanged
@@ -63,5 +61,4 @@ def _page(
         problem=problem,
         plan=plan,
         naive=next((row for row in plan.rows if row.design == "naive"), None) if plan else None,
-        examples=[text_forms.example(policy_class) for policy_class in POLICIES.values()],
     )

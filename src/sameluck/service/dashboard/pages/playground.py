@@ -5,9 +5,7 @@ from __future__ import annotations
 from anyio import to_thread
 from fastapi import APIRouter, Request, Response
 
-from sameluck import text_forms
 from sameluck.errors import SameluckError
-from sameluck.policies.base import POLICIES
 from sameluck.service.dashboard.outcomes import outcome_of
 from sameluck.service.dashboard.page_responses import PageRoute, page, unless_unchanged
 from sameluck.service.dashboard.playground_settings import (
@@ -43,7 +41,6 @@ async def show_playground(request: Request, visitor: CurrentVisitor) -> Response
         fields=setting.fields,
         choices=CHOICES,
         options={"arms": ARMS, "horizon": HORIZONS, "replications": REPLICATIONS},
-        examples=[text_forms.example(policy_class) for policy_class in POLICIES.values()],
         problem=problem,
         share=simulation.share if simulation and not simulation.has_ended else None,
         outcome=outcome,

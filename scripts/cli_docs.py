@@ -9,12 +9,14 @@ INTRODUCTION = """\
 Every command prints text, or JSON with `--json`, on standard output. An error is one line on standard error with its
 cause and its remedy. Exit codes:
 
-* 0: success.
-* 1: a failure outside the call. The database is unavailable or another process writes to it (try again), a ledger
-  differs from its policies' choices, or a file cannot be written. For `live doctor`: there is an alarm.
-* 2: an invalid call. An option, a value, a file, a name or an id is wrong, a package is not installed, the database
-  refuses this user or its settings, or the state of the experiment forbids the call.
-* 130: interrupted (Ctrl-C).
+| code | meaning | causes |
+|---|---|---|
+| 0 | success | |
+| 1 | failure outside the call | The database is unavailable or another process writes to it (try again). \
+A ledger differs from its policies' choices. A file cannot be written. `live doctor` has an alarm. |
+| 2 | invalid call | An option, a value, a file, a name or an id is wrong. A package is not installed. \
+The database refuses this user or its settings, or the state of the experiment forbids the call. |
+| 130 | interrupted | Ctrl-C |
 """
 
 

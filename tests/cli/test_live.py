@@ -675,8 +675,8 @@ def test_a_missing_permission_is_one_clear_line(postgres_url, capsys, tmp_path, 
 def test_the_page_says_what_exit_codes_mean():
     page = (ROOT / "docs" / "cli.md").read_text()
     meaning = {
-        int(item.partition(":")[0]): " ".join(item.split())
-        for item in page.split("Exit codes:\n")[1].split("\n## ")[0].split("\n* ")[1:]
+        int(row.split("|")[1]): row
+        for row in page.split("Exit codes:\n")[1].split("\n## ")[0].strip().splitlines()[2:]
     }
     assert set(meaning) == {0, 1, 2, 130}
     unavailable = "The database is unavailable or another process writes to it"

@@ -41,11 +41,8 @@ class Service:
         # Invalid tokens count under one name, so that tokens cannot be guessed faster than the rate.
         if not self.rates.take(holder.name if holder else NOBODY):
             limit = self.limits.requests_per_second
-            raise Refused(
-                429,
-                "too_many_requests",
-                f"more than {limit:g} requests per second; try again in a second",
-            )
+            detail = f"more than {limit:g} requests per second; try again in a second"
+            raise Refused(429, "too_many_requests", detail)
         return holder
 
     async def fresh_tokens(self) -> Tokens:

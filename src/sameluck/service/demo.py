@@ -64,7 +64,6 @@ class _Traffic:
         self._rewards: list[tuple[float, str, float]] = []  # a heap of step, assignment, reward
 
     def arrivals(self) -> list[str]:
-        """Return the users who arrive in one step."""
         first, self._users = self._users, self._users + int(self._random.poisson(ARRIVALS_PER_STEP))
         return [f"user-{number}" for number in range(first, self._users)]
 
@@ -77,7 +76,6 @@ class _Traffic:
                 heapq.heappush(self._rewards, (due, assignment.id, value))
 
     def rewards(self, step: int) -> list[tuple[str, float]]:
-        """Return the rewards that have arrived by this step."""
         arrived = []
         while self._rewards and self._rewards[0][0] <= step:
             _, id, value = heapq.heappop(self._rewards)

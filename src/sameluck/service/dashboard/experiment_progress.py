@@ -37,10 +37,11 @@ class Progress(NamedTuple):
 def progress_of(
     status: Status, replications: Sequence[ReplicationStatus], now: datetime
 ) -> Progress:
-    """Return the progress of an experiment."""
     target = status.planned if status.stop_after is None else status.stop_after
     left = _left(status, replications, target, now)
     share = 100 / max(status.planned, 1)
+    requested = counted(status.wanted - status.held, "user wanted", "users wanted")
+    awaited = counted(status.waiting, "reward awaited", "rewards awaited")
     return Progress(
         share * status.prefix,
         share * (status.opened - status.prefix),
@@ -50,7 +51,7 @@ def progress_of(
             (f"To the plan ({target:,})", left),
             *_pace_facts(status, replications, now),
             ("Real users", f"{status.users:,} enrolled, {status.settled:,} with a reward"),
-            ("Now", _current_counts(status)),
+            ("Now", f"{requested}, {awaited}"),
             *_exceptions(status),
         ],
         left,
@@ -127,11 +128,6 @@ def _pace_facts(
     ]
 
 
-def _current_counts(status: Status) -> str:
-    requested = counted(status.wanted - status.held, "user wanted", "users wanted")
-    return f"{requested}, {counted(status.waiting, 'reward awaited', 'rewards awaited')}"
-
-
 def _exceptions(status: Status) -> list[tuple[str, str]]:
     facts = []
     if status.defaulted:
@@ -148,13 +144,9 @@ def _exceptions(status: Status) -> list[tuple[str, str]]:
 
 def _sentence(status: Status) -> str:
     waiting = status.complete - status.prefix
-    first = (
-        f"Results use {counted(status.prefix, 'replication')} without a gap."
-        if status.prefix
-        else "No replication is complete yet."
-    )
-    if waiting > 0 and not status.prefix:
-        first = "Replication 0 is not complete yet."
+    first = f"{'Replication 0 is not' if waiting > 0 else 'No replication is'} complete yet."
+    if status.prefix:
+        first = f"Results use {counted(status.prefix, 'replication')} without a gap."
     if waiting > 0:
         later = counted(waiting, "later replication is", "later replications are")
         first += f" {later} complete too, but used only in order, because quick replications differ from slow ones."
@@ -166,20 +158,16 @@ def _bars(status: Status, replications: Sequence[ReplicationStatus]) -> list[Rep
     if status.planned > MAX_BARS:
         return []
     complete = [item.settled for item in replications if item.state == "complete"]
-    usual = (
-        sum(complete) / len(complete)
-        if complete
-        else max((item.settled for item in replications), default=1) * 2
-    )
+    usual = 2.0 * max((item.settled for item in replications), default=1)
+    if complete:
+        usual = sum(complete) / len(complete)
     width = 100 / max(status.planned, 1)
     bars = []
     for index in range(status.planned):
-        if index >= len(replications):
-            bars.append(ReplicationBar(index * width, width * 0.84, 100, "none"))
-            continue
-        replication = replications[index]
-        is_complete = replication.state == "complete"
-        css_class = "counts" if index < status.prefix else "waits"
-        height = 100 if is_complete else min(95.0, 100 * replication.settled / max(usual, 1))
+        height, css_class = 100.0, "none"
+        if index < len(replications):
+            css_class = "counts" if index < status.prefix else "waits"
+            if replications[index].state != "complete":
+                height = min(95.0, 100 * replications[index].settled / max(usual, 1))
         bars.append(ReplicationBar(index * width, width * 0.84, height, css_class))
     return bars

@@ -39,7 +39,6 @@ class Finding(NamedTuple):
 
     @property
     def replications(self) -> int:
-        """Number of replications that results use."""
         return int(self.differences.size)
 
     @property
@@ -55,7 +54,6 @@ class Finding(NamedTuple):
 
     @property
     def is_decided(self) -> bool:
-        """True if the interval excludes 0."""
         return self.effect is not None and self.effect.shows_difference
 
     @property
@@ -71,7 +69,6 @@ class Finding(NamedTuple):
 
     @property
     def running_means(self) -> Floats:
-        """Mean difference after each replication."""
         return np.cumsum(self.differences) / np.arange(1, self.replications + 1)
 
     @property

@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 
 import numpy as np
 
-from sameluck.arrays import Floats, Ints
+from sameluck.arrays import Floats
 from sameluck.reporting.pages.charts import (
     Chart,
     Label,
@@ -119,21 +119,22 @@ def replications_chart(finding: Finding) -> Chart | None:
         [*(1.1 * value for value in (*differences.tolist(), *bounds)), -margin, margin]
     )
     y_ticks, grid = y_axis(y)
-    bounded = np.isfinite(finding.half_widths)
-    at, halves = x.at(numbers), finding.half_widths
+    step = max(1, round((x.high - 0.5) / 5))
+    at, halves, bounded = x.at(numbers), finding.half_widths, np.isfinite(finding.half_widths)
+    low, high = y.up((means - halves)[bounded]), y.up((means + halves)[bounded])
     marks = [
         grid,
         Mark("zero", f"M0 {y.up([0.0])[0]:.0f}H1000"),
-        Mark(
-            "band",
-            band(at[bounded], y.up((means - halves)[bounded]), y.up((means + halves)[bounded])),
-        ),
+        Mark("band", band(at[bounded], low, high)),
     ]
     labels = []
     if finding.decided_at is not None:
         decided_x = x.percent(finding.decided_at)
         marks.append(Mark("mark", f"M{10 * decided_x:.0f} 0V1000"))
-        labels.append(_beside_line(decided_x, f"excludes zero from {finding.decided_at}"))
+        # The label is on the side of the line with more room.
+        label_x, anchor = (decided_x - 2, "end") if decided_x > 60 else (decided_x + 2, "start")
+        text = f"excludes zero from {finding.decided_at}"
+        labels.append(Label(label_x, 4, text, "strong", anchor))
     ahead = differences >= 0
     marks += [
         Mark("line", line(at[bounded], y.up(means[bounded]))),
@@ -144,21 +145,12 @@ def replications_chart(finding: Finding) -> Chart | None:
         label=f"In each replication {finding.policy} minus {finding.control}: ahead in {finding.wins:,} of {count:,}",
         marks=marks,
         y_ticks=y_ticks,
-        x_ticks=_counts_axis(x, count),
+        x_ticks=[Label(x.percent(n), 100, f"{n:,}") for n in range(step, int(x.high) + 1, step)],
         labels=labels,
         y_title="difference in one replication",
         x_title="replications complete, in order",
         columns=("replication", "difference", "mean so far", "half-width"),
         rows=_replication_rows(finding)[-TABLE_ROWS:],
-    )
-
-
-def _beside_line(x: float, text: str) -> Label:
-    """Return a label beside a vertical line, on the side with more room."""
-    return (
-        Label(x - 2, 4, text, "strong", "end")
-        if x > 60
-        else Label(x + 2, 4, text, "strong", "start")
     )
 
 
@@ -176,15 +168,6 @@ def _replication_rows(finding: Finding) -> list[tuple[str, ...]]:
     ]
 
 
-def _counts_axis(x: Scale, count: int) -> list[Label]:
-    step = max(1, round((x.high - 0.5) / 5))
-    return (
-        [Label(float(x.at([n])[0]) / 10, 100, f"{n:,}") for n in range(step, int(x.high) + 1, step)]
-        if count
-        else []
-    )
-
-
 def users_chart(runs: Runs) -> Chart | None:
     """Return the chart of real users and of the naive design's users, by complete replications."""
     count = runs.replications
@@ -195,6 +178,8 @@ def users_chart(runs: Runs) -> Chart | None:
     x, y = Scale(0, count), scale_around([float(naive[-1])])
     y_ticks, grid = y_axis(y, 4)
     at, asked_at, naive_at = x.at(np.arange(count + 1.0)), y.up(asked), y.up(naive)
+    naive_y = clamp(float(naive_at[-1]) / 10 + 8)
+    asked_y = clamp(float(y.up([0.7 * asked[-1]])[0]) / 10 + 7)
     return Chart(
         label=f"{asked[-1]:,.0f} users instead of {naive[-1]:,.0f} in {count:,} replications",
         marks=[
@@ -206,16 +191,8 @@ def users_chart(runs: Runs) -> Chart | None:
         y_ticks=y_ticks,
         x_ticks=x_axis(x) if count > 1 else [Label(100, 100, "1", anchor="end")],
         labels=[
-            Label(
-                82, clamp(float(naive_at[-1]) / 10 + 8), f"naive {naive[-1]:,.0f}", "ghost", "end"
-            ),
-            Label(
-                99,
-                clamp(float(y.up([0.7 * asked[-1]])[0]) / 10 + 7),
-                f"actual {asked[-1]:,.0f}",
-                "strong",
-                "end",
-            ),
+            Label(82, naive_y, f"naive {naive[-1]:,.0f}", "ghost", "end"),
+            Label(99, asked_y, f"actual {asked[-1]:,.0f}", "strong", "end"),
         ],
         y_title="users so far",
         x_title="replications complete",
@@ -238,9 +215,9 @@ def sparkline(finding: Finding) -> Chart | None:
     limit = 1.4 * max(abs(finding.effect.low), abs(finding.effect.high))
     x, y = Scale(1, max(finding.replications, 2)), Scale(-limit, limit)
     at = x.at(numbers)
+    contains = "leaves out" if finding.is_decided else "contains"
     return Chart(
-        label="effect so far: the band "
-        + ("leaves out zero" if finding.is_decided else "contains zero"),
+        label=f"effect so far: the band {contains} zero",
         marks=[
             Mark("band", band(at, y.up(means - halves), y.up(means + halves))),
             Mark("zero", "M0 500H1000"),
@@ -291,7 +268,9 @@ def ribbons(
     """
     if not runs.replications:
         return [], [], []
-    runs = runs.at(_steps(runs.checkpoints))
+    ends = [int(period) for period in runs.checkpoints[::-RIBBON_STEP][::-1]]
+    # A short first step is joined to the second.
+    runs = runs.at(ends[1:] if len(ends) > 2 and 2 * ends[0] < ends[1] else ends)
     means, users = arm_means(runs)
     order = np.argsort(-np.nan_to_num(means, nan=-np.inf), kind="stable")
     names = runs.experiment.arm_names
@@ -324,12 +303,6 @@ def ribbons(
         for arm in order[:TABLE_ARMS]
     ]
     return drawn, rows, shades
-
-
-def _steps(checkpoints: Ints) -> list[int]:
-    """Return the ends of a ribbon's steps; a short first step is joined to the second."""
-    ends = [int(period) for period in checkpoints[::-RIBBON_STEP][::-1]]
-    return ends[1:] if len(ends) > 2 and 2 * ends[0] < ends[1] else ends
 
 
 def _ribbon(runs: Runs, policy: str, shares: Floats, shades: list[str]) -> Chart:

@@ -66,9 +66,8 @@ def outcome_of(answer: SimulatedRuns, means: list[float]) -> Outcome:
     verdict = verdict_of(finding)
     independent = finding_of(answer.naive, runs.policies[1], LEVEL).curve
     chart = effect_chart(finding.curve, verdict.sentence, independent) if finding.effect else None
-    sentence, detail = verdict.sentence, _detail(verdict, independent[-1])
-    is_decided = verdict.state == "decided"
-    return Outcome(verdict, "", sentence, detail, is_decided, chart, None, *shared)
+    detail, is_decided = _detail(verdict, independent[-1]), verdict.state == "decided"
+    return Outcome(verdict, "", verdict.sentence, detail, is_decided, chart, None, *shared)
 
 
 def _detail(verdict: Verdict, naive: Effect) -> str:
@@ -80,11 +79,9 @@ def _detail(verdict: Verdict, naive: Effect) -> str:
     digits = digits_for((effect.high - effect.low) / 2)
     bounds = f"{signed(low, digits)} to {signed(high, digits)}"
     ends = ", which contains 0" if naive.low <= 0 <= naive.high else ""
-    first = (
-        f"The 95% interval runs from {verdict.interval} more."
-        if verdict.state == "decided"
-        else "More replications would make the interval narrower."
-    )
+    first = "More replications would make the interval narrower."
+    if verdict.state == "decided":
+        first = f"The 95% interval runs from {verdict.interval} more."
     return f"{first} As many replications of the naive design give {bounds}{ends}."
 
 
@@ -95,13 +92,7 @@ def _shares(runs: Runs, means: list[float]) -> list[tuple[str, list[Share]]]:
     shades = [min(rank, SHADES) for rank in range(1, len(order) + 1)]
     played = 100 * runs.pulls[:, :, -1, order].mean(axis=0) / runs.checkpoints[-1]
     starts = np.cumsum(played, axis=1) - played
+    rows = zip(runs.policies, starts.tolist(), played.tolist(), strict=True)
     return [
-        (
-            policy,
-            [
-                Share(*arm)
-                for arm in zip(names, shades, lefts.tolist(), widths.tolist(), strict=True)
-            ],
-        )
-        for policy, lefts, widths in zip(runs.policies, starts, played, strict=True)
+        (policy, list(map(Share, names, shades, lefts, widths))) for policy, lefts, widths in rows
     ]

@@ -54,7 +54,6 @@ class Overview(NamedTuple):
 
     @property
     def verdicts(self) -> list[Verdict]:
-        """Findings in words."""
         return [
             verdict_of(finding, aa=self.options.aa, alarm=self.alarm) for finding in self.findings
         ]
@@ -110,12 +109,17 @@ def _overview(live: LiveExperiment, before: Overview | None) -> Overview:
     status, history, now = live.status(), live.history(), time.monotonic()
     if before is not None and before.history != history:
         before = None  # policies may have been added or users erased
-    if before is not None and before.status == status and not _is_unchecked(before, now):
+    is_due = before is None or (
+        before.status.status not in ENDED and now > before.checked_at + CHECKED_SECONDS
+    )
+    if before is not None and before.status == status and not is_due:
         return before._replace(at=now)
-    # With two policies, findings change only when a replication completes. With more, a pair may complete one alone.
+    # With two policies, findings change only when a replication completes or a default reward is taken back. With
+    # more policies, a pair may complete a replication alone.
     if (
         before is not None
-        and _counts(before.status) == _counts(status)
+        and before.status.complete == status.complete
+        and before.status.defaulted == status.defaulted
         and len(before.experiment.policies) <= 2
     ):
         experiment, findings, runs = before.experiment, before.findings, before.runs
@@ -123,9 +127,10 @@ def _overview(live: LiveExperiment, before: Overview | None) -> Overview:
         experiment = current_experiment(live)
         findings = findings_of(live, experiment)
         runs = widest_runs(live, experiment, findings)
-    checks, checked_at = (before.checks, before.checked_at) if before is not None else ((), now)
-    if before is None or _is_unchecked(before, now):
+    if before is None or is_due:
         checks, checked_at = live.diagnostics(), now
+    else:
+        checks, checked_at = before.checks, before.checked_at
     return Overview(
         now,
         checked_at,
@@ -140,14 +145,3 @@ def _overview(live: LiveExperiment, before: Overview | None) -> Overview:
         checks,
         history,
     )
-
-
-def _counts(status: Status) -> tuple[int, int]:
-    """Return the counts that change when a replication completes or a default reward is taken back."""
-    return status.complete, status.defaulted
-
-
-def _is_unchecked(overview: Overview, now: float) -> bool:
-    """Return whether the health checks must run again."""
-    active = overview.status.status not in ENDED
-    return active and now > overview.checked_at + CHECKED_SECONDS

@@ -96,7 +96,6 @@ class Setting(NamedTuple):
 
     @property
     def means(self) -> list[float]:
-        """Mean reward of each arm."""
         arms = whole("arms", self.fields["arms"])
         if arms not in ARMS:
             raise Invalid(f"choose {ARMS[0]} to {ARMS[-1]} arms, got {arms}")
@@ -104,18 +103,15 @@ class Setting(NamedTuple):
 
     @property
     def environment(self) -> str:
-        """Environment in text form."""
         return f"bernoulli({', '.join(f'{mean:g}' for mean in self.means)})"
 
     @property
     def sizes(self) -> dict[str, int]:
-        """Periods, replications and seed."""
         return {
             name: whole(name, self.fields[name]) for name in ("horizon", "replications", "seed")
         }
 
     def question(self, limits: Limits) -> Question:
-        """Return the checked question to simulate."""
         policies, means, sizes = self.policies, self.means, self.sizes
         horizon, replications = sizes["horizon"], sizes["replications"]
         limits.check_sizes(

@@ -63,11 +63,9 @@ class PlaygroundSimulation:
 
     @property
     def has_ended(self) -> bool:
-        """True if the simulation has an answer or a problem."""
         return self.answer is not None or bool(self.problem)
 
     def run(self) -> None:
-        """Simulate the designs."""
         is_pair = len(self.question.experiment.policies) == 2
         try:
             replay = self._runs(Replay(), 0.0, 0.5 if is_pair else 1.0)
@@ -88,12 +86,9 @@ class PlaygroundSimulation:
 
         advance(0, 1)  # abandoned before it began
         experiment, environment, checkpoints = self.question
+        experiment = experiment.replace(design=design)
         return simulate(
-            experiment.replace(design=design),
-            environment,
-            checkpoints=checkpoints,
-            workers=1,
-            progress=advance,
+            experiment, environment, checkpoints=checkpoints, workers=1, progress=advance
         )
 
 

@@ -61,7 +61,6 @@ class Stacks(NamedTuple):
 
     @property
     def awaited(self) -> int:
-        """Number of awaited rewards."""
         return sum(pile.awaited for pile in self.piles)
 
     @property

@@ -28,10 +28,11 @@ class Verdict(NamedTuple):
         effect = self.finding.effect
         assert effect is not None
         digits = digits_for((effect.high - effect.low) / 2)
-        low, high, middle = (
-            signed(value, digits) for value in (effect.low, effect.high, effect.effect)
+        return (
+            signed(effect.low, digits),
+            signed(effect.high, digits),
+            signed(effect.effect, digits),
         )
-        return low, high, middle
 
     @property
     def sentence(self) -> str:
@@ -68,16 +69,8 @@ def verdict_of(finding: Finding, *, aa: bool = False, alarm: str = "") -> Verdic
         low, high = sorted((abs(low), abs(high)))
     interval = f"{signed(low, digits)} to {signed(high, digits)}"
     state, chip = _state(finding, winner, aa=aa, alarm=alarm)
-    return Verdict(
-        state,
-        chip,
-        finding,
-        winner,
-        loser,
-        f"{abs(effect.effect):,.{digits}f}",
-        interval,
-        _detail(finding, interval),
-    )
+    amount, detail = f"{abs(effect.effect):,.{digits}f}", _detail(finding, interval)
+    return Verdict(state, chip, finding, winner, loser, amount, interval, detail)
 
 
 def summary_of(verdicts: Sequence[Verdict]) -> str:
@@ -102,11 +95,8 @@ def _detail(finding: Finding, interval: str) -> str:
     if finding.is_same:
         return ""
     if not finding.is_decided:
-        return (
-            "The planned replications are complete."
-            if finding.is_final
-            else "More replications make the interval narrower."
-        )
+        more = "More replications make the interval narrower."
+        return "The planned replications are complete." if finding.is_final else more
     first = f"The 95% interval runs from {interval} more{_relative(finding)}."
     if finding.is_final:
         return f"{first} The planned replications are complete, so this is the planned t interval."

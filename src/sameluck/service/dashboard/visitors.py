@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hmac
-from collections.abc import Mapping
+from collections import defaultdict
 from typing import Annotated, NamedTuple, TypeAlias
 from urllib.parse import parse_qs, quote
 
@@ -18,6 +18,8 @@ from sameluck.service.loaded_experiments import LoadedExperiments
 from sameluck.service.problems import Refused
 
 MAX_FIELDS = 50
+
+Form: TypeAlias = defaultdict[str, str]  # a missing field is empty
 
 
 class Visitor(NamedTuple):
@@ -51,23 +53,23 @@ async def visitor(request: Request) -> Visitor:
     return Visitor(holder.name, may_manage, session, state.service, state.overviews)
 
 
-async def form_of(request: Request) -> dict[str, str]:
+async def form_of(request: Request) -> Form:
     body = (await request.body()).decode("utf-8", "replace")
     try:
         fields = parse_qs(body, keep_blank_values=True, max_num_fields=MAX_FIELDS)
     except ValueError:
         raise Refused(422, "invalid", f"a form has at most {MAX_FIELDS} fields") from None
-    return {name: values[-1] for name, values in fields.items()}
+    return defaultdict(str, {name: values[-1] for name, values in fields.items()})
 
 
-def check_form(session: Session, form: Mapping[str, str]) -> None:
+def check_form(session: Session, form: Form) -> None:
     """Raise `Refused` for a form that was made for another session."""
-    if not hmac.compare_digest(session.form_key.encode(), form.get("form_key", "").encode()):
+    if not hmac.compare_digest(session.form_key.encode(), form["form_key"].encode()):
         detail = "this form belongs to another session; reload the page and send it again"
         raise Refused(403, "form_refused", detail)
 
 
-async def manager(request: Request) -> tuple[Visitor, dict[str, str]]:
+async def manager(request: Request) -> tuple[Visitor, Form]:
     """Return the sender and the fields of a form; raise `Refused` for another session's form or without the scope."""
     sender, form = await visitor(request), await form_of(request)
     check_form(sender.session, form)
@@ -77,7 +79,6 @@ async def manager(request: Request) -> tuple[Visitor, dict[str, str]]:
 
 
 def redirect(path: str) -> Response:
-    """Send the browser to another page."""
     return RedirectResponse(path, 303, HEADERS)
 
 
@@ -87,4 +88,4 @@ def path_of(name: str) -> str:
 
 
 CurrentVisitor: TypeAlias = Annotated[Visitor, Depends(visitor)]
-SentForm: TypeAlias = Annotated[tuple[Visitor, dict[str, str]], Depends(manager)]
+SentForm: TypeAlias = Annotated[tuple[Visitor, Form], Depends(manager)]

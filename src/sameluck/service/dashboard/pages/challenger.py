@@ -52,7 +52,7 @@ async def preview(
 @router.post("")
 async def add(name: Name, submitted: SentForm) -> Response:
     visitor, form = submitted
-    policy_name, policy = form.get("policy_name", ""), form.get("policy", "")
+    policy_name, policy = form["policy_name"], form["policy"]
 
     def work(live: LiveExperiment) -> None:
         visitor.service.limits.check_sizes(policies=len(live.experiment.policies) + 1)

@@ -9,7 +9,14 @@ from fastapi import APIRouter, Response
 from sameluck.errors import Invalid, SameluckError
 from sameluck.live.experiment import LiveExperiment
 from sameluck.service.dashboard.page_responses import PageRoute, page
-from sameluck.service.dashboard.visitors import CurrentVisitor, SentForm, Visitor, path_of, redirect
+from sameluck.service.dashboard.visitors import (
+    CurrentVisitor,
+    Form,
+    SentForm,
+    Visitor,
+    path_of,
+    redirect,
+)
 from sameluck.service.documents import Name
 
 router = APIRouter(prefix="/experiments/{name}", route_class=PageRoute)
@@ -22,83 +29,58 @@ async def change(
     try:
         await visitor.experiments.change(visitor.name, name, work)
     except SameluckError as error:
-        visitor.session.notices.append(f"Nothing was changed: {error}")
-    else:
-        visitor.session.notices.append(done)
+        done = f"Nothing was changed: {error}"
+    visitor.session.notices.append(done)
     visitor.overviews.forget(name)
     return redirect(path_of(name))
 
 
-@router.post("/pause")
-async def pause(name: Name, submitted: SentForm) -> Response:
-    """Enrol no unit until the experiment is resumed."""
-    visitor, form = submitted
-    return await change(visitor, name, lambda live: live.pause(_reason(form)), "Paused.")
+def _stop_at_once(live: LiveExperiment, form: Form) -> None:
+    if form["confirmation"] != live.name:
+        raise Invalid(f"to stop at once, type the name of the experiment: {live.name}")
+    live.stop(drain=False, reason=form["reason"])
 
 
-@router.post("/resume")
-async def resume(name: Name, submitted: SentForm) -> Response:
-    """Continue, or start."""
-    visitor, form = submitted
-    return await change(visitor, name, lambda live: live.resume(_reason(form)), "Running.")
+# By the path of a form: the change, and the notice of its success.
+ACTIONS: dict[str, tuple[Callable[[LiveExperiment, Form], object], str]] = {
+    "/pause": (lambda live, form: live.pause(form["reason"]), "Paused."),
+    "/resume": (lambda live, form: live.resume(form["reason"]), "Running."),
+    "/drain": (
+        lambda live, form: live.stop(reason=form["reason"]),
+        "No further replication begins; open replications are completed.",
+    ),
+    "/stop": (_stop_at_once, "Stopped. All users get the fallback arm."),
+    "/arms": (
+        lambda live, form: live.disable_arm(
+            form["arm"], reason=form["reason"], fallback=form["fallback"] or None
+        ),
+        "{arm} is disabled: no user sees it.",
+    ),
+    "/arms/enable": (
+        lambda live, form: live.enable_arm(form["arm"], reason=form["reason"]),
+        "{arm} is enabled.",
+    ),
+    "/policies/remove": (
+        lambda live, form: live.remove_policy(form["policy"], reason=form["reason"]),
+        "{policy} was removed.",
+    ),
+    "/repair": (
+        lambda live, form: live.repair(confirm=True, reason=form["reason"]),
+        "Repaired. Resume it to continue.",
+    ),
+}
 
 
-@router.post("/drain")
-async def drain(name: Name, submitted: SentForm) -> Response:
-    """Complete the open replications, and begin no other."""
-    visitor, form = submitted
-    done = "No further replication begins; open replications are completed."
-    return await change(visitor, name, lambda live: live.stop(reason=_reason(form)), done)
+def _route(path: str, work: Callable[[LiveExperiment, Form], object], done: str) -> None:
+    @router.post(path)
+    async def submit(name: Name, submitted: SentForm) -> Response:
+        visitor, form = submitted
+        form["reason"] = form["reason"][:200]
+        return await change(visitor, name, lambda live: work(live, form), done.format_map(form))
 
 
-@router.post("/stop")
-async def stop(name: Name, submitted: SentForm) -> Response:
-    """Stop at once; the form confirms it by the name of the experiment."""
-    visitor, form = submitted
-
-    def work(live: LiveExperiment) -> None:
-        if form.get("confirmation", "") != name:
-            raise Invalid(f"to stop at once, type the name of the experiment: {name}")
-        live.stop(drain=False, reason=_reason(form))
-
-    return await change(visitor, name, work, "Stopped. All users get the fallback arm.")
-
-
-@router.post("/arms")
-async def disable_arm(name: Name, submitted: SentForm) -> Response:
-    """Show an arm to nobody."""
-    visitor, form = submitted
-    arm, fallback = form.get("arm", ""), form.get("fallback") or None
-    done = f"{arm} is disabled: no user sees it."
-    return await change(
-        visitor,
-        name,
-        lambda live: live.disable_arm(arm, reason=_reason(form), fallback=fallback),
-        done,
-    )
-
-
-@router.post("/arms/enable")
-async def enable_arm(name: Name, submitted: SentForm) -> Response:
-    """Show a disabled arm again."""
-    visitor, form = submitted
-    arm = form.get("arm", "")
-    return await change(
-        visitor, name, lambda live: live.enable_arm(arm, reason=_reason(form)), f"{arm} is enabled."
-    )
-
-
-@router.post("/policies/remove")
-async def remove_policy(name: Name, submitted: SentForm) -> Response:
-    """Remove a challenger; rewards requested for it stay."""
-    visitor, form = submitted
-    policy = form.get("policy", "")
-    return await change(
-        visitor,
-        name,
-        lambda live: live.remove_policy(policy, reason=_reason(form)),
-        f"{policy} was removed.",
-    )
+for path, action in ACTIONS.items():
+    _route(path, *action)
 
 
 @router.get("/repair")
@@ -106,19 +88,3 @@ async def preview_repair(name: Name, visitor: CurrentVisitor) -> Response:
     """Show what a repair would change; nothing is changed."""
     changes = await visitor.experiments.read(name, lambda live: live.repair())
     return page("repair.html", visitor=visitor, name=name, change=str(changes))
-
-
-@router.post("/repair")
-async def repair(name: Name, submitted: SentForm) -> Response:
-    """Bring the ledger in line with the policies."""
-    visitor, form = submitted
-    return await change(
-        visitor,
-        name,
-        lambda live: live.repair(confirm=True, reason=_reason(form)),
-        "Repaired. Resume it to continue.",
-    )
-
-
-def _reason(form: dict[str, str]) -> str:
-    return form.get("reason", "")[:200]

@@ -43,7 +43,6 @@ class Row(NamedTuple):
 
     @property
     def verdicts(self) -> list[Verdict]:
-        """Findings in words."""
         return self.overview.verdicts if self.overview else []
 
     @property
@@ -51,10 +50,6 @@ class Row(NamedTuple):
         """Sentence about many challengers; empty if each challenger has its own sentence."""
         is_long = len(self.verdicts) > MAX_SENTENCES
         return self.overview.summary if self.overview and is_long else ""
-
-    @property
-    def _decided(self) -> list[Verdict]:
-        return [verdict for verdict in self.verdicts if verdict.state == "decided"]
 
     @property
     def when(self) -> tuple[str, str] | None:
@@ -65,23 +60,19 @@ class Row(NamedTuple):
 
     @property
     def spark(self) -> Chart | None:
-        """Chart of the effect so far."""
-        return (
-            sparkline(self.overview.findings[0])
-            if self.overview and self.overview.findings
-            else None
-        )
+        findings = self.overview.findings if self.overview else []
+        return sparkline(findings[0]) if findings else None
 
     @property
     def ready(self) -> bool:
         """True if it may be stopped because a difference is shown."""
-        return self.status.status not in ENDED and bool(self._decided)
+        return not self.ended and any(verdict.state == "decided" for verdict in self.verdicts)
 
     @property
     def needs_attention(self) -> bool:
         """True if it failed, cannot be loaded, or has a health check in the state alarm."""
         alarm = self.overview is None or bool(self.overview.alarm)
-        return self.status.status == "failed" or (alarm and self.status.status not in ENDED)
+        return self.status.status == "failed" or (alarm and not self.ended)
 
     @property
     def ended(self) -> bool:
@@ -91,8 +82,7 @@ class Row(NamedTuple):
     @property
     def rank(self) -> int:
         """Position of its group in the list."""
-        groups = (self.ready, self.needs_attention, self.status.status not in ENDED)
-        return next((rank for rank, belongs in enumerate(groups) if belongs), len(groups))
+        return (self.ready, self.needs_attention, not self.ended, True).index(True)
 
 
 FILTERS: dict[str, tuple[str, Callable[[Row], bool]]] = {

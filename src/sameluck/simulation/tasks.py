@@ -27,7 +27,7 @@ _ROWS = 1 << 16  # replications whose interactions are counted at once
 # Seconds per period, and per arm in a period: of UCB, and of Thompson sampling for a randomised policy.
 _PERIOD, _ARM, _RANDOMISED_ARM = 5e-9, 2e-9, 1e-8
 _OBJECT_PERIOD = 5e-6
-_MIN_TASK_SECONDS = 1e-3  # shorter tasks would take longer to prepare than to run
+_MIN_TASK_SECONDS = 4e-3  # preparing a task takes about a tenth of a millisecond
 
 Runner: TypeAlias = PolicyRunner | ObjectRunner
 
@@ -89,7 +89,7 @@ def split(
 ) -> list[Task]:
     """Cut the work into tasks of about `seconds`, and at least `tasks_each` per worker and policy.
 
-    There are fewer if a task would not last a millisecond. A policy's time is estimated from the number of arms,
+    There are fewer if a task would last less than 4 ms. A policy's time is estimated from the number of arms,
     unless it was measured. A design that indexes rewards by period needs all policies of a replication in one task.
     """
     names = tuple(work.experiment.policies)

@@ -60,7 +60,7 @@ def test_a_short_job_has_four_tasks_per_worker_or_as_many_as_asked():
     assert sizes(split(long, 4, 1.0, tasks_each=16), "a") == [8] * 64
     assert sizes(split(long, 1, 1.0, tasks_each=16), "a") == [32] * 16
     few = work_of({"a": "ucb1"}, horizon=1_000_000, replications=32)
-    assert sizes(split(few, 4, 1.0, tasks_each=16), "a") == [2] * 16
+    assert sizes(split(few, 4, 1.0, tasks_each=16), "a") == [1] * 32
 
 
 def test_no_task_is_shorter_than_four_milliseconds():

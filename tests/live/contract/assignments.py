@@ -4,14 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from contract.scenario import (
-    TWO,
-    Scenario,
-    assert_finished,
-    assert_finishes,
-    options,
-    simulated,
-)
+from contract.scenario import TWO, Scenario, assert_finished, assert_finishes, options, simulated
 from sameluck.live import records
 from sameluck.live.databases.base import Transaction
 from sameluck.live.databases.rows import HistoryRow

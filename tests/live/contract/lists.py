@@ -10,16 +10,7 @@ from typing import Any, TypeAlias, TypeVar
 import pytest
 
 from contract.control import THREADS, together
-from contract.scenario import (
-    FIVE,
-    LEASE,
-    TWO,
-    WINDOW,
-    Scenario,
-    assert_finished,
-    explicit,
-    options,
-)
+from contract.scenario import FIVE, LEASE, TWO, WINDOW, Scenario, assert_finished, explicit, options
 from sameluck.errors import Conflict, Invalid, SameluckError, Unknown
 from sameluck.live import records
 from sameluck.live.databases.rows import EventRow, HistoryRow

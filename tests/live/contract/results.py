@@ -144,12 +144,7 @@ class ResultRules:
         key: Values = dict(
             zip(("replication", "stack_owner", "arm", "position"), row[:4], strict=True)
         )
-        values: Values = {
-            "value": 99.5,
-            "source": "observed",
-            "settled": which + 1,
-            "now": 0,
-        }
+        values: Values = {"value": 99.5, "source": "observed", "settled": which + 1, "now": 0}
         edit: Values = {"experiment": live.id, **key, **values, "assignment": row.id}
         scenario.store.database.write(lambda t: t.execute("settle", **edit))
         checks = {check.name: check for check in live.diagnostics()}

@@ -21,12 +21,7 @@ def test_a_sound_file_is_fine(tmp_path):
     store, _ = start(f"sqlite:///{tmp_path / 'a.db'}?synchronous=normal")
     with store:
         checks = database.examine(store)
-    assert [check.name for check in checks] == [
-        "sqlite",
-        "journal",
-        "integrity",
-        "schema",
-    ]
+    assert [check.name for check in checks] == ["sqlite", "journal", "integrity", "schema"]
     assert {check.verdict for check in checks} == {"fine"}
     assert checks[-1].details == {"version": 4}
 

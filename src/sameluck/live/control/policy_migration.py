@@ -130,12 +130,7 @@ class PolicyMigration(NamedTuple):
         return min((state.periods_done[k] + 1 for k in lacking), default=None)
 
     def _apply(
-        self,
-        transaction: Transaction,
-        plan: _Plan | None,
-        change: str,
-        subject: str,
-        reason: str,
+        self, transaction: Transaction, plan: _Plan | None, change: str, subject: str, reason: str
     ) -> LedgerChanges:
         # The lock order of a reward: its replication, then the experiment.
         key = {"experiment": self.replications.id}

@@ -265,12 +265,7 @@ class OpenReplications:
     # Entries
 
     def settle(
-        self,
-        writes: PendingWrites,
-        locked: LockedAssignment,
-        value: float,
-        source: str,
-        now: int,
+        self, writes: PendingWrites, locked: LockedAssignment, value: float, source: str, now: int
     ) -> None:
         """Settle an entry, advance the policies, and want the entries that they need next.
 

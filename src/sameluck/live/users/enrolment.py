@@ -222,11 +222,7 @@ class Enrolment:
         return self._replications.definition.other_version is not None
 
     def _enrol_each(
-        self,
-        transaction: Transaction,
-        hashes: Iterable[str],
-        now: int,
-        made: list[NewAssignment],
+        self, transaction: Transaction, hashes: Iterable[str], now: int, made: list[NewAssignment]
     ) -> dict[str, Assignment | str]:
         """Enrol the units that are not enrolled, as long as entries are wanted."""
         due = now + self._expiry.lease

@@ -4,7 +4,7 @@ import contextlib
 
 from sameluck.errors import Misconfigured, Unavailable
 from sameluck.live.calls import breaker
-from sameluck.live.calls.breaker import CircuitBreaker
+from sameluck.live.calls.timing import CircuitBreaker
 
 AGAIN = "sameluck: the store answers again"
 

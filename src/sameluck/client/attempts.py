@@ -13,7 +13,7 @@ import httpx
 from sameluck.client.calls import MAX_SECONDS, Call
 from sameluck.client.decoding import RETRY_STATUSES, Answer
 from sameluck.errors import Invalid, shown
-from sameluck.live.calls.deadline import seconds_left, time_limit
+from sameluck.live.calls.timing import seconds_left, time_limit
 
 ASSIGN_SECONDS, USER_SECONDS = 1.0, 5.0  # for an arm, and for the other calls for a user
 NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout)  # the service has not received the call

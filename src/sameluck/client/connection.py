@@ -11,7 +11,7 @@ from sameluck.client.attempts import NOT_SENT, Attempts, Sender, seconds_for
 from sameluck.client.calls import Call
 from sameluck.client.decoding import Answer
 from sameluck.errors import Invalid, SameluckError, Unavailable, shown
-from sameluck.live.calls.breaker import MAX_FAILURES, CircuitBreaker
+from sameluck.live.calls.timing import MAX_FAILURES, CircuitBreaker
 from sameluck.validation import require_number
 
 TOKEN_VARIABLE = "SAMELUCK_TOKEN"

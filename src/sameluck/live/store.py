@@ -14,8 +14,8 @@ from typing import Any
 
 from sameluck.errors import Conflict, Invalid, SameluckError, shown
 from sameluck.experiment import Experiment
-from sameluck.live.calls.deadline import time_limit
 from sameluck.live.calls.settings import check_settings, store_settings, timeout_of
+from sameluck.live.calls.timing import time_limit
 from sameluck.live.control.history import Change, all_changes
 from sameluck.live.control.removal import delete_experiment, prune
 from sameluck.live.databases import Database, open_database, write_backup

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from sameluck.errors import Conflict, Invalid, Unavailable, Unknown, did_you_mean
-from sameluck.live.calls.deadline import time_limit
+from sameluck.live.calls.timing import time_limit
 from sameluck.live.databases.base import Database, Transaction
 from sameluck.live.databases.rows import ApiKeyRow
 from sameluck.live.records import moment

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 import pytest
 
 import sameluck as sl
-from sameluck.live.calls.clock import SteadyClock
+from sameluck.live.calls.timing import SteadyClock
 from sameluck.live.diagnostics.database import examine
 
 SMALL = sl.Experiment(policies={"a": "ucb1"}, arms=2, horizon=50, replications=1)

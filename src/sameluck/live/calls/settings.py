@@ -12,9 +12,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 
 from sameluck.errors import Invalid, shown
-from sameluck.live.calls.breaker import CircuitBreaker
-from sameluck.live.calls.clock import SteadyClock
-from sameluck.live.calls.deadline import time_limit
+from sameluck.live.calls.timing import CircuitBreaker, SteadyClock, time_limit
 from sameluck.live.options import Clock
 from sameluck.validation import require_name, require_number
 

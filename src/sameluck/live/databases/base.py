@@ -11,7 +11,7 @@ from threading import Lock
 from typing import Protocol, TypeAlias, TypeVar
 
 from sameluck.errors import Diverged, Unknown
-from sameluck.live.calls.clock import SteadyClock
+from sameluck.live.calls.timing import SteadyClock
 
 T = TypeVar("T")
 Row = TypeVar("Row", bound=tuple[object, ...])

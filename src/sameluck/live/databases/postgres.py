@@ -24,8 +24,7 @@ import psycopg
 import psycopg_pool
 
 from sameluck.errors import Closed, Invalid, Misconfigured, Unavailable
-from sameluck.live.calls.clock import SteadyClock
-from sameluck.live.calls.deadline import seconds_left
+from sameluck.live.calls.timing import SteadyClock, seconds_left
 from sameluck.live.databases.base import Work, contradiction
 from sameluck.live.databases.postgres_connection import DeadlineConnection, configure
 from sameluck.live.databases.postgres_errors import (

@@ -11,7 +11,7 @@ import psycopg
 from psycopg.adapt import Dumper
 from psycopg.types.numeric import Int8BinaryDumper
 
-from sameluck.live.calls.deadline import deadline
+from sameluck.live.calls.timing import deadline
 from sameluck.live.databases.postgres_errors import DeadlineExceeded
 
 T = TypeVar("T")

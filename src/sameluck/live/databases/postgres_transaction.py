@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 
 import psycopg
 
-from sameluck.live.calls.deadline import seconds_left
+from sameluck.live.calls.timing import seconds_left
 from sameluck.live.databases.base import Row, SqlValue, Values, deleted
 from sameluck.live.databases.statements import (
     Statement,

@@ -29,8 +29,7 @@ from threading import Lock
 from typing import Any, TypeVar
 
 from sameluck.errors import Closed, Invalid, Misconfigured, SameluckError, Unavailable
-from sameluck.live.calls.clock import SteadyClock
-from sameluck.live.calls.deadline import deadline, seconds_left
+from sameluck.live.calls.timing import SteadyClock, deadline, seconds_left
 from sameluck.live.databases.base import Work
 from sameluck.live.databases.sqlite_file import SqliteFile, check_handles
 from sameluck.live.databases.sqlite_transaction import SqliteTransaction, is_transient, unavailable

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import partial
 
 from sameluck.errors import Diverged, Unknown, Unplayable, shown
-from sameluck.live.calls.deadline import seconds_left, time_limit
 from sameluck.live.calls.settings import SECOND
+from sameluck.live.calls.timing import seconds_left, time_limit
 from sameluck.live.databases.base import Transaction
 from sameluck.live.databases.rows import LockedAssignment, TextRow
 from sameluck.live.state.replications import OpenReplications, PendingWrites

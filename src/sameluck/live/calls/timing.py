@@ -1,20 +1,76 @@
-"""`CircuitBreaker`: calls of an unavailable store fail at once."""
+"""Time of a store's calls: the clock, the deadline of a call, and the circuit breaker.
+
+Databases respect the deadline wherever they wait.
+"""
 
 from __future__ import annotations
 
 import logging
 import threading
 import time
+from contextvars import ContextVar
 
 from sameluck.errors import Closed, Misconfigured, Unavailable
-from sameluck.live.calls.deadline import time_limit
 
 MAX_FAILURES = 3  # in a row, until calls are no longer tried
 RETRY_SECONDS = 1.0  # until one call is tried again
 # After a recovery was logged, until a failure is logged: an overloaded store answers every other call.
 QUIET_SECONDS = 10.0
 
+_deadline: ContextVar[float] = ContextVar("deadline", default=float("inf"))  # of time.monotonic
 _log = logging.getLogger("sameluck")
+
+
+class SteadyClock:
+    """Clock that was set at one moment and follows `time.monotonic` since.
+
+    It is set from this machine's clock, or repeatedly from a server's clock. It does not change when this machine's
+    clock is set, by hand or by a time service.
+    """
+
+    def __init__(self) -> None:
+        self.set(time.time())
+
+    def set(self, seconds: float, at: float | None = None) -> None:
+        """Set the clock to `seconds` since 1970, as of monotonic time `at`, which is now if not given."""
+        self._difference = seconds - (time.monotonic() if at is None else at)
+
+    def now(self) -> float:
+        return time.monotonic() + self._difference
+
+    def ahead(self) -> float:
+        """Return the seconds by which this machine's clock is ahead."""
+        return time.time() - self.now()
+
+
+class time_limit:  # noqa: N801 a context manager, and faster than one from a generator
+    """Set a deadline in some seconds for the calls inside, unless there is an earlier one; None sets no deadline."""
+
+    __slots__ = ("_seconds", "_token")
+
+    def __init__(self, seconds: float | None) -> None:
+        self._seconds = seconds
+
+    def __enter__(self) -> None:
+        if self._seconds is not None:
+            earlier, moment = _deadline.get(), time.monotonic() + self._seconds
+            self._token = _deadline.set(moment if moment < earlier else earlier)
+
+    def __exit__(self, *_: object) -> None:
+        if self._seconds is not None:
+            _deadline.reset(self._token)
+
+
+# Returns the deadline of the current call, in the time of `time.monotonic`.
+deadline = _deadline.get
+
+
+def seconds_left(limit: float = float("inf")) -> float:
+    """Return the seconds until the deadline, at most `limit` and at least 0."""
+    moment = _deadline.get()
+    if moment == float("inf"):
+        return limit
+    return max(0.0, min(limit, moment - time.monotonic()))
 
 
 class Attempt(time_limit):

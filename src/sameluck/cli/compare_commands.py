@@ -1,4 +1,4 @@
-"""`sameluck compare`, `designs` and `demo`: simulate and compare. `live results` shares options and output."""
+"""`sameluck compare`, `designs`, `demo` and `verify`. `live results` shares options and output."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from sameluck.cli.experiment_options import (
     parse_checkpoints,
     read_experiment,
 )
+from sameluck.cli.import_option import import_option, mention_import
 from sameluck.cli.output import (
     Output,
     Outputs,
@@ -42,6 +43,7 @@ from sameluck.reporting.pages.page import Card
 from sameluck.reporting.tables import csv_table, wrapped
 from sameluck.simulation.kept_runs import KeptRuns
 from sameluck.simulation.simulate import Simulation, available_workers, checked_work
+from sameluck.simulation.verification import difference_from_rerun
 from sameluck.wording import listed_with_or
 
 pairs_option = click.option("--pairs", help="control, all or best.  [default: control]")
@@ -312,6 +314,32 @@ def demo_command(out: str) -> Output:
         f"{comparison}\n\nfigure  {plot}\nreport  {report}"
     )
     return Output(text, comparison.to_dicts())
+
+
+@click.command("verify")
+@click.argument("path", metavar="RUNS.npz")
+@workers_option
+@import_option
+@json_option
+def verify_command(path: str, workers: int | None) -> Output:
+    """Simulate saved runs again, from their file alone, and compare every bit.
+
+    The exit code is 1 if a bit differs.
+    """
+    with mention_import():
+        runs = sl.Runs.load(path)
+    with progress_bar("simulating again") as progress:
+        difference = difference_from_rerun(runs, workers=workers, progress=progress)
+    about = f"{runs.replications:,} replications of {', '.join(runs.policies)}"
+    text = f"equal: {about}, bit for bit" if difference is None else f"not equal: {difference}"
+    record = {
+        "equal": difference is None,
+        "difference": difference,
+        "digest": runs.experiment.digest,
+        "environment": text_forms.write(runs.environment),
+        "replications": runs.replications,
+    }
+    return Output(text, record, exit_code=0 if difference is None else 1)
 
 
 def simulate(

@@ -13,21 +13,13 @@ import click
 
 from sameluck.errors import Invalid, SameluckError
 
-
-def _import_files(
-    _context: click.Context, _option: click.Parameter, paths: tuple[str, ...]
-) -> None:
-    for path in paths:
-        import_file(path)
-
-
 import_option = click.option(
     "--import",
     metavar="FILE.py",
     multiple=True,
     expose_value=False,
     is_eager=True,
-    callback=_import_files,
+    callback=lambda _context, _option, paths: [import_file(path) for path in paths],
     help="Run your Python file that registers policies or environments (sl.selects, sl.draws).",
 )
 

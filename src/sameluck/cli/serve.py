@@ -57,10 +57,9 @@ def serve_command(
     logs in to the dashboard once. At any other address a token in the database is needed: sameluck token create.
     SIGTERM and Ctrl-C end the service within 5 seconds; every acknowledged call is in the database.
     """
-    optional("fastapi", "service")
-    optional("uvicorn", "service")
-    optional("jinja2", "service")
-    # Its packages are optional; the lines above report a missing package with its remedy.
+    # Its packages are optional; `optional` reports a missing package with its remedy.
+    for package in ("fastapi", "uvicorn", "jinja2"):
+        optional(package, "service")
     from sameluck.service.process import ServiceProcess
 
     source = click.get_current_context().get_parameter_source("url")

@@ -126,7 +126,6 @@ class AsyncClient(ClientCore):
 def _sent(
     method: Callable[Concatenate[ExperimentCalls, P], Call[T]],
 ) -> Callable[Concatenate[AsyncRemoteExperiment, P], Coroutine[Any, Any, T]]:
-    """Return the method that sends a call."""
 
     @wraps(method)
     async def send(self: AsyncRemoteExperiment, /, *arguments: P.args, **named: P.kwargs) -> T:

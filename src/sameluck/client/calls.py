@@ -13,19 +13,15 @@ from sameluck.client.decoding import (
     Answer,
     ExperimentDocument,
     TraceDocument,
-    assignments_of,
-    changes_of,
-    checks_of,
+    answers_of,
     document_of,
     ledger_changes_of,
-    receipts_of,
     status_of,
 )
 from sameluck.client.encoding import (
     PolicyLike,
     QueryValue,
     address,
-    export_target,
     json_text,
     path_segment,
     policy_text,
@@ -33,7 +29,7 @@ from sameluck.client.encoding import (
 )
 from sameluck.errors import SameluckError
 from sameluck.experiment import Experiment, require_experiment
-from sameluck.files import write_whole
+from sameluck.files import file_path, write_whole
 from sameluck.live import (
     AddedPolicy,
     Assignment,
@@ -47,6 +43,7 @@ from sameluck.live import (
     Status,
     WindowExtension,
 )
+from sameluck.live.logs.exporting import MEDIA_TYPES, format_of
 from sameluck.live.users.units import Unit, json_unit
 from sameluck.runs import Runs
 from sameluck.validation import require_flag, require_list, require_whole
@@ -85,7 +82,6 @@ class Call(Generic[T_co]):
 
     @property
     def content(self) -> bytes | None:
-        """Encoded body."""
         return None if self.body is None else json_text(self.body).encode()
 
 
@@ -101,18 +97,14 @@ def _changed(answer: Answer) -> None:
 
 
 def list_statuses() -> Call[list[Status]]:
-    """Return the call for the statuses of all experiments."""
-
-    def read(answer: Answer) -> list[Status]:
-        return [status_of(record) for record in answer.json["experiments"]]
-
-    return Call("GET", "/v1/experiments", read)
+    return Call(
+        "GET", "/v1/experiments", lambda a: [status_of(item) for item in a.json["experiments"]]
+    )
 
 
 def create(
     name: str, experiment: Experiment, options: LiveOptions, *, paused: bool
 ) -> Call[ExperimentDocument]:
-    """Return the call that creates an experiment."""
     require_experiment("start", experiment)
     start = not require_flag("paused", paused)
     values = {**experiment.to_dict(), "name": name, "live": options.to_dict(), "start": start}
@@ -120,12 +112,10 @@ def create(
 
 
 def show(name: str) -> Call[ExperimentDocument]:
-    """Return the call for an experiment."""
     return Call("GET", f"/v1/experiments/{path_segment(name)}", document_of)
 
 
 def delete(name: str, reason: str) -> Call[None]:
-    """Return the call that deletes an experiment."""
     path = f"/v1/experiments/{path_segment(name)}"
     return Call("DELETE", path, nothing, query=reason_query(reason), repeatable=False)
 
@@ -139,15 +129,13 @@ class ExperimentCalls:
     # Users
 
     def assign(self, unit: Unit) -> Call[Assignment]:
-        """Return the arm to show a unit."""
         path, body = f"{self.path}/assignments", {"unit": json_unit(unit)}
         return Call("POST", path, lambda a: Assignment(**a.json), body, for_user=True)
 
     def assign_many(self, units: Sequence[Unit]) -> Call[list[Assignment | SameluckError]]:
-        """Return the arms to show several units."""
         body = {"units": [json_unit(unit) for unit in units]}
         path = f"{self.path}/assignments/batch"
-        return Call("POST", path, assignments_of, body, for_user=True)
+        return Call("POST", path, lambda a: answers_of(a, Assignment), body, for_user=True)
 
     def void_units(self, units: Iterable[Unit]) -> Call[None]:
         """Void the assignments of units whose arm was not delivered."""
@@ -156,24 +144,21 @@ class ExperimentCalls:
         return Call("POST", f"{self.path}/assignments/void", nothing, body, for_user=True)
 
     def expose(self, id: str) -> Call[None]:
-        """Report that the unit has seen its arm."""
         return Call("POST", f"{_assignment(id)}/exposure", nothing, for_user=True)
 
     def void(self, id: str) -> Call[None]:
-        """Report that the unit never saw its arm."""
         return Call("POST", f"{_assignment(id)}/void", nothing, for_user=True)
 
     def reward(self, id: str | None, value: float) -> Call[Receipt]:
-        """Report the reward of a unit."""
         path = f"{_assignment(id)}/reward"
         return Call("POST", path, lambda a: Receipt(**a.json), {"value": value}, for_user=True)
 
     def reward_many(
         self, pairs: Sequence[tuple[str | None, float]]
     ) -> Call[list[Receipt | SameluckError]]:
-        """Report several rewards."""
         body = {"rewards": [{"id": id, "value": value} for id, value in pairs]}
-        return Call("POST", "/v1/rewards/batch", receipts_of, body, for_user=True)
+        path = "/v1/rewards/batch"
+        return Call("POST", path, lambda a: answers_of(a, Receipt), body, for_user=True)
 
     def describe(self, id: str) -> Call[AssignmentDetails]:
         """Return all details of an assignment, for the analyst."""
@@ -198,7 +183,6 @@ class ExperimentCalls:
         return self._change("stop", body)
 
     def disable_arm(self, arm: str, *, reason: str = "", fallback: str | None = None) -> Call[None]:
-        """Show an arm to nobody, as `LiveExperiment.disable_arm` does."""
         body = {"reason": reason, "fallback": fallback}
         return self._change(f"arms/{path_segment(arm)}/disable", body)
 
@@ -271,12 +255,16 @@ class ExperimentCalls:
 
     def history(self) -> Call[list[Change]]:
         """Return every change of status, policies and arms, the oldest first."""
-        return Call("GET", f"{self.path}/history", changes_of)
+        path = f"{self.path}/history"
+        return Call("GET", path, lambda a: [Change(**change) for change in a.json["changes"]])
 
     def diagnostics(self, *, silence_is_zero: bool = False) -> Call[tuple[Check, ...]]:
         """Check the assumptions of the experiment against its data."""
         query = {"silence_is_zero": require_flag("silence_is_zero", silence_is_zero)}
-        return Call("GET", f"{self.path}/diagnostics", checks_of, query=query)
+        path = f"{self.path}/diagnostics"
+        return Call(
+            "GET", path, lambda a: tuple(Check(**check) for check in a.json["checks"]), query=query
+        )
 
     def replications(self) -> Call[list[ReplicationStatus]]:
         """Return the progress of every replication that has begun, in order."""
@@ -305,7 +293,6 @@ class ExperimentCalls:
         return Call("GET", f"{self.path}/runs", _runs, query=lists, media_type=media_type)
 
     def trace(self, replication: int = 0) -> Call[TraceDocument]:
-        """Return every period of one replication that each policy has completed, as a record."""
         query = {"replication": require_whole("replication", replication, 0)}
         return Call("GET", f"{self.path}/trace", lambda answer: answer.json, query=query)
 
@@ -313,13 +300,15 @@ class ExperimentCalls:
         self, path: str | os.PathLike[str], *, what: str = "ledger", format: str | None = None
     ) -> Call[None]:
         """Write the ledger to a file, whole or not at all; without `format`, the file's ending decides."""
-        target = export_target(path, format)
-
-        def read(answer: Answer) -> None:
-            write_whole(target.path, _file(answer))
-
-        query = {"what": what, "format": target.format}
-        return Call("GET", f"{self.path}/export", read, query=query, media_type=target.media_type)
+        target = file_path("export", path)
+        query = {"what": what, "format": format_of(target, format)}
+        return Call(
+            "GET",
+            f"{self.path}/export",
+            lambda answer: write_whole(target, _file(answer)),
+            query=query,
+            media_type=MEDIA_TYPES[query["format"]],
+        )
 
 
 def _assignment(id: str | None) -> str:

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import Any, NamedTuple, TypedDict
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, TypedDict, TypeVar
 
 import numpy as np
 
 from sameluck import errors
 from sameluck.errors import Conflict, Invalid, Misconfigured, SameluckError, Unavailable, Unknown
 from sameluck.experiment import Experiment, ExperimentRecord
-from sameluck.live.control.history import Change
 from sameluck.live.control.policy_migration import LedgerChanges, LedgerDifference
-from sameluck.live.diagnostics.check import Check
-from sameluck.live.records import Assignment, Receipt, Status
+from sameluck.live.records import Status
 from sameluck.trajectories import PeriodRecord, Trace, Trajectory
+
+T = TypeVar("T")
 
 RETRY_STATUSES = (429, 502, 503, 504)  # the service may answer a moment later
 _BY_CODE = {
@@ -39,7 +39,6 @@ class ExperimentDocument(TypedDict):
     """Parts of the service's description of an experiment that a client reads."""
 
     experiment: ExperimentRecord
-    live: dict[str, object]
     fallback: str  # now
 
 
@@ -59,7 +58,6 @@ class Answer(NamedTuple):
 
     @property
     def json(self) -> Any:
-        """Decoded content."""
         return json.loads(self.content)
 
     @property
@@ -87,53 +85,31 @@ def error_of(status: int, code: str, detail: str) -> SameluckError:
 
 
 def document_of(answer: Answer) -> ExperimentDocument:
-    """Return the description of an experiment."""
     record = answer.json
-    return {
-        "experiment": record["experiment"],
-        "live": record["live"],
-        "fallback": record["fallback"],
-    }
+    return {"experiment": record["experiment"], "fallback": record["fallback"]}
 
 
-def assignments_of(answer: Answer) -> list[Assignment | SameluckError]:
-    """Return the answers to a list of units."""
-    return [_error_in(item) or Assignment(**item) for item in answer.json["answers"]]
-
-
-def receipts_of(answer: Answer) -> list[Receipt | SameluckError]:
-    """Return the answers to a list of rewards."""
-    return [_error_in(item) or Receipt(**item) for item in answer.json["answers"]]
-
-
-def _error_in(item: Mapping[str, Any]) -> SameluckError | None:
-    return error_of(item["status"], item["code"], item["detail"]) if "code" in item else None
+def answers_of(answer: Answer, record_class: Callable[..., T]) -> list[T | SameluckError]:
+    """Return the answers to a list of units or rewards; an error takes the place of its record."""
+    return [
+        error_of(item["status"], item["code"], item["detail"])
+        if "code" in item
+        else record_class(**item)
+        for item in answer.json["answers"]
+    ]
 
 
 def status_of(record: Mapping[str, Any]) -> Status:
-    """Return the status of an experiment."""
     return Status(**{**record, "disabled": tuple(record["disabled"])})
 
 
-def changes_of(answer: Answer) -> list[Change]:
-    """Return the history of an experiment."""
-    return [Change(**change) for change in answer.json["changes"]]
-
-
-def checks_of(answer: Answer) -> tuple[Check, ...]:
-    """Return the results of health checks."""
-    return tuple(Check(**check) for check in answer.json["checks"])
-
-
 def ledger_changes_of(answer: Answer) -> LedgerChanges:
-    """Return the changes of a ledger, made or previewed."""
     record = answer.json
     differences = tuple(LedgerDifference(**difference) for difference in record["differences"])
     return LedgerChanges(record["replications"], differences, record["applied"])
 
 
 def trace_of(experiment: Experiment, record: TraceDocument) -> Trace:
-    """Return one replication, period by period."""
     trajectories = {}
     for name in experiment.policies:
         periods = [period for period in record["periods"] if period["policy"] == name]

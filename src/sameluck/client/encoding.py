@@ -6,16 +6,13 @@ import json
 import operator
 from collections.abc import Mapping, Sequence
 from numbers import Real
-from pathlib import Path
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 from urllib.parse import quote, urlencode
 
 import numpy as np
 
 from sameluck.errors import Invalid, shown
-from sameluck.files import file_path
 from sameluck.live.control.history import check_reason
-from sameluck.live.logs.exporting import MEDIA_TYPES, format_of
 from sameluck.policies.base import Policy
 from sameluck.text_forms import write
 from sameluck.validation import is_whole
@@ -26,23 +23,7 @@ PolicyLike: TypeAlias = Policy | str
 MAX_ADDRESS = 60_000  # characters that httpx and servers accept
 
 
-class ExportTarget(NamedTuple):
-    """Path, format and media type of an exported file."""
-
-    path: Path
-    format: str
-    media_type: str
-
-
-def export_target(path: object, format: str | None) -> ExportTarget:
-    """Return the target of an export; without `format`, the ending of the path decides."""
-    target = file_path("export", path)
-    chosen = format_of(target, format)
-    return ExportTarget(target, chosen, MEDIA_TYPES[chosen])
-
-
 def address(path: str, query: Mapping[str, QueryValue]) -> str:
-    """Return a path with a query."""
     pairs = [
         (name, _query_text(item))
         for name, value in query.items()
@@ -67,7 +48,6 @@ def path_segment(text: object) -> str:
 
 
 def policy_text(policy: object) -> str:
-    """Return the text form of a policy; a text is returned as it is."""
     if isinstance(policy, str):
         return policy
     if not hasattr(policy, "_asdict"):
@@ -76,7 +56,6 @@ def policy_text(policy: object) -> str:
 
 
 def reason_query(reason: str) -> dict[str, QueryValue]:
-    """Return a reason as a query."""
     check_reason(reason)
     return {"reason": reason}
 
@@ -85,11 +64,8 @@ def json_text(value: object) -> str:
     """Return JSON; NumPy's numbers become numbers."""
     try:
         return json.dumps(value, default=_plain)
-    except (
-        TypeError,
-        ValueError,
-        RecursionError,
-    ) as error:  # a number of 5,000 digits, for instance
+    # A number of 5,000 digits raises `ValueError`, for instance.
+    except (TypeError, ValueError, RecursionError) as error:
         raise Invalid(f"the call cannot be sent as JSON: {error}") from None
 
 

@@ -1,4 +1,4 @@
-"""`sameluck live status`, `doctor` and `history`: watch experiments."""
+"""`sameluck live status`, `doctor`, `history` and `trace`: watch experiments."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from collections.abc import Sequence
 import click
 
 import sameluck as sl
-from sameluck.cli.live.store_options import DatabaseOptions, live_command
+from sameluck.cli.live.store_options import DatabaseOptions, live_command, name_argument
 from sameluck.cli.output import Output
 from sameluck.live.databases.rows import ENDED
 from sameluck.live.diagnostics.database import examine
 from sameluck.reporting.tables import text_table, wrapped
-from sameluck.wording import sentence
+from sameluck.wording import counted, sentence
+
+MAX_ROWS = 5_000  # of a trace
 
 
 @live_command("status")
@@ -107,3 +109,39 @@ def history_command(name: str | None, database: DatabaseOptions) -> Output:
             store.peek(name, makers=database.import_makers()).history() if name else store.history()
         )
     return Output("\n".join(map(str, changes)), [change._asdict() for change in changes])
+
+
+@live_command("trace")
+@name_argument
+@click.argument("replication", type=int, default=0)
+def trace_command(name: str, replication: int, database: DatabaseOptions) -> Output:
+    """Show the periods of one replication so far; arms marked * were replayed."""
+    with database.open_experiment(name, read_only=True) as live:
+        trace = live.trace(replication)
+    return Output(_trace_text(trace), trace.to_dicts)
+
+
+def _trace_text(trace: sl.Trace) -> str:
+    header = ("period", *(word for name in trace for word in (name, "reward")))
+    periods = max(trajectory.arms.size for trajectory in trace.values())
+    rows = [_trace_row(trace, period) for period in range(min(periods, MAX_ROWS))]
+    decisions = sum(trajectory.arms.size for trajectory in trace.values())
+    title = (
+        f"replication {trace.replication}: {counted(trace.interactions, 'user')} for "
+        f"{counted(decisions, 'period')} of all policies; * replayed, without a user"
+    )
+    hidden = periods - MAX_ROWS
+    more = f"\n... {hidden:,} more periods; --json has all" if hidden > 0 else ""
+    return f"{title}\n\n{text_table(header, rows)}{more}" if rows else title
+
+
+def _trace_row(trace: sl.Trace, period: int) -> list[str]:
+    cells = [str(period + 1)]
+    for trajectory in trace.values():
+        if period < trajectory.arms.size:
+            mark = "*" if trajectory.replayed[period] else " "
+            arm = trace.experiment.arm_names[trajectory.arms[period]]
+            cells += [f"{arm}{mark}", f"{trajectory.rewards[period]:g}"]
+        else:
+            cells += ["", ""]
+    return cells

@@ -1,21 +1,28 @@
-"""`sameluck live pause`, `resume`, `stop`, `disable-arm`, `enable-arm` and `extend-windows`."""
+"""Operators' commands: `sameluck live pause`, `resume`, `stop`, and changes of arms, windows and policies."""
 
 from __future__ import annotations
 
 import click
 
 import sameluck as sl
-from sameluck.cli.live.store_options import DatabaseOptions, live_command, name_argument
+from sameluck.cli.experiment_options import parse_policies
+from sameluck.cli.live.store_options import (
+    DatabaseOptions,
+    live_command,
+    name_argument,
+    reason_option,
+)
 from sameluck.cli.output import Output
+from sameluck.live.control.policy_migration import LedgerChanges
 from sameluck.reporting.tables import wrapped
 from sameluck.wording import counted
 
-_reason_option = click.option("--reason", default="", help="Reason to record in the history.")
+_confirm_option = click.option("--confirm", is_flag=True, help="Make the change.")
 
 
 @live_command("pause")
 @name_argument
-@_reason_option
+@reason_option
 def pause_command(name: str, reason: str, database: DatabaseOptions) -> Output:
     """Pause enrolment; rewards are still accepted."""
     with database.open_experiment(name) as live:
@@ -26,7 +33,7 @@ def pause_command(name: str, reason: str, database: DatabaseOptions) -> Output:
 
 @live_command("resume")
 @name_argument
-@_reason_option
+@reason_option
 def resume_command(name: str, reason: str, database: DatabaseOptions) -> Output:
     """Continue after a pause, or after a failure once the policies and the ledger agree."""
     with database.open_experiment(name) as live:
@@ -47,7 +54,7 @@ def resume_command(name: str, reason: str, database: DatabaseOptions) -> Output:
     help="Complete the first N replications. Their mean is unbiased if N was chosen without looking at the rewards.",
     metavar="N",
 )
-@_reason_option
+@reason_option
 def stop_command(
     name: str, after_replications: int | None, reason: str, database: DatabaseOptions, *, now: bool
 ) -> Output:
@@ -85,7 +92,7 @@ def _status(live: sl.LiveExperiment, note: str = "") -> Output:
 @name_argument
 @click.argument("arm")
 @click.option("--fallback", metavar="ARM", help="The new fallback arm, if ARM is the fallback.")
-@_reason_option
+@reason_option
 def disable_arm_command(
     name: str, arm: str, fallback: str | None, reason: str, database: DatabaseOptions
 ) -> Output:
@@ -102,7 +109,7 @@ def disable_arm_command(
 @live_command("enable-arm")
 @name_argument
 @click.argument("arm")
-@_reason_option
+@reason_option
 def enable_arm_command(name: str, arm: str, reason: str, database: DatabaseOptions) -> Output:
     """Show a disabled arm again; the experiment continues."""
     with database.open_experiment(name) as live:
@@ -122,7 +129,7 @@ def _arm_status(live: sl.LiveExperiment, remedy: str) -> Output:
 )
 @name_argument
 @click.argument("seconds", type=float)
-@_reason_option
+@reason_option
 def extend_windows_command(
     name: str, seconds: float, reason: str, database: DatabaseOptions
 ) -> Output:
@@ -134,3 +141,83 @@ def extend_windows_command(
     with database.open_experiment(name) as live:
         extension = live.extend_windows(seconds, reason=reason)
     return Output(wrapped(f"{name}: {extension}"), extension._asdict())
+
+
+@live_command(
+    "add-policy", epilog='Example: sameluck live add-policy shop "ucb1(alpha=1)" --as bolder'
+)
+@name_argument
+@click.argument("policy")
+@click.option(
+    "--as", "policy_name", metavar="NAME", help="Name of the policy.  [default: its text form]"
+)
+@click.option("--preview", is_flag=True, help="Only report the users it needs; change nothing.")
+def add_policy_command(
+    name: str, policy: str, policy_name: str | None, database: DatabaseOptions, *, preview: bool
+) -> Output:
+    """Add a policy to an experiment, which may be complete.
+
+    The policy is run on the ledger first and needs users only for entries that no policy has revealed.
+    """
+    [(default_name, parsed)] = parse_policies([policy]).items()
+    with database.open_experiment(name, read_only=preview) as live:
+        add = live.preview_policy if preview else live.add_policy
+        added = add(policy_name or default_name, parsed)
+    outcome = (
+        "This is a preview; nothing was changed." if preview else f"It takes part in {name} now."
+    )
+    return Output(wrapped(f"{added} {outcome}"), added._asdict())
+
+
+@live_command(
+    "remove-policy",
+    epilog='Example: sameluck live remove-policy shop bolder --reason "it was a test"',
+)
+@name_argument
+@click.argument("policy")
+@reason_option
+def remove_policy_command(name: str, policy: str, reason: str, database: DatabaseOptions) -> Output:
+    """Remove a policy from an experiment; the other policies still use the rewards it requested."""
+    with database.open_experiment(name) as live:
+        removed = live.remove_policy(policy, reason=reason)
+    return _output(removed, f"{policy} no longer takes part in {name}.")
+
+
+@live_command("replace-policy-code")
+@name_argument
+@click.argument("policies", nargs=-1, required=True, metavar="POLICY...")
+@_confirm_option
+@reason_option
+def replace_policy_code_command(
+    name: str, policies: tuple[str, ...], reason: str, database: DatabaseOptions, *, confirm: bool
+) -> Output:
+    """Replace the code of external policies by the code that --maker names.
+
+    The output shows the period from which the ledger differs. Without --confirm nothing is changed.
+    """
+    with database.open_experiment(name, read_only=not confirm) as live:
+        changes = live.replace_policy_code(policies, confirm=confirm, reason=reason)
+    return _output(changes, _outcome(confirm=confirm))
+
+
+@live_command("repair")
+@name_argument
+@_confirm_option
+@reason_option
+def repair_command(name: str, reason: str, database: DatabaseOptions, *, confirm: bool) -> Output:
+    """Derive the ledger again from the policies. Without --confirm nothing is changed.
+
+    Afterwards `sameluck live resume` continues the experiment.
+    """
+    with database.open_experiment(name, read_only=not confirm) as live:
+        changes = live.repair(confirm=confirm, reason=reason)
+    return _output(changes, _outcome(confirm=confirm))
+
+
+def _outcome(*, confirm: bool) -> str:
+    return "The change was made." if confirm else "Nothing was changed; --confirm makes the change."
+
+
+def _output(changes: LedgerChanges, outcome: str) -> Output:
+    differences = [difference._asdict() for difference in changes.differences]
+    return Output(wrapped(f"{changes} {outcome}"), changes._asdict() | {"differences": differences})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from contextlib import AbstractContextManager
 
 import click
@@ -97,7 +96,9 @@ def simulate_command(
         policies or POLICIES, options, horizon=HORIZON, replications=REPLICATIONS
     )
     with prefix_errors(toml_file(policies), {**options, **typed}):
-        traffic = _traffic(settings, typed)
+        planned = _pick(settings.get("live", {}), ("arrivals_per_day",))
+        values = planned | settings.get("traffic", {}) | _pick(typed, TRAFFIC_OPTIONS)
+        traffic = sl.Traffic.from_dict(values)
         request = read_request({**settings, "adjust": None}, experiment, experiment.replications)
         live_options = _live_options(settings, typed, traffic)
     database = DatabaseOptions(url or "")
@@ -116,16 +117,21 @@ def simulate_command(
                 raise
             raise sl.Interrupted(f"the experiment so far is kept; {show}") from None
         comparison, checks = _compare(live, request), live.diagnostics()
-    title = _title(experiment, settings, traffic)
-    kept = [] if url is None else [f"kept; {show}"]
-    return _output(title, rehearsal, comparison, checks, cautions, kept)
-
-
-def _traffic(settings: OptionValues, typed: OptionValues) -> sl.Traffic:
-    planned = _pick(settings.get("live", {}), ("arrivals_per_day",))
-    return sl.Traffic.from_dict(
-        planned | settings.get("traffic", {}) | _pick(typed, TRAFFIC_OPTIONS)
-    )
+    sections = [
+        _title(experiment, settings, traffic),
+        str(rehearsal._replace(effects={})),
+        str(rehearsal.status),
+        str(comparison) if comparison else NO_RESULT,
+        f"diagnostics\n{format_checks(checks)}",
+    ]
+    record = {
+        "rehearsal": rehearsal.to_dict(),
+        "result": comparison_record(comparison) if comparison else None,
+        "diagnostics": [check._asdict() for check in checks],
+        "cautions": cautions,
+    }
+    notes = caution_notes(cautions) + ([] if url is None else [f"kept; {show}"])
+    return Output("\n\n".join(sections), record, notes)
 
 
 def _live_options(
@@ -189,27 +195,3 @@ def _title(experiment: sl.Experiment, settings: OptionValues, traffic: sl.Traffi
         f"{experiment.horizon:,} periods; {traffic.arrivals_per_day:,.10g} calls per day, rewards after {delay} "
         "seconds"
     )
-
-
-def _output(
-    title: str,
-    rehearsal: sl.Rehearsal,
-    comparison: sl.Comparison | None,
-    checks: Sequence[sl.Check],
-    cautions: list[str],
-    kept: list[str],
-) -> Output:
-    sections = [
-        title,
-        str(rehearsal._replace(effects={})),
-        str(rehearsal.status),
-        str(comparison) if comparison else NO_RESULT,
-        f"diagnostics\n{format_checks(checks)}",
-    ]
-    record = {
-        "rehearsal": rehearsal.to_dict(),
-        "result": comparison_record(comparison) if comparison else None,
-        "diagnostics": [check._asdict() for check in checks],
-        "cautions": cautions,
-    }
-    return Output("\n\n".join(sections), record, [*caution_notes(cautions), *kept])

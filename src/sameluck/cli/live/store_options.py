@@ -31,6 +31,7 @@ URL_VARIABLE = "SAMELUCK_DB"
 COMMAND_TIMEOUT = 5.0  # seconds
 
 name_argument = click.argument("name")
+reason_option = click.option("--reason", default="", help="Reason to record in the history.")
 url_option = click.option(
     "--db",
     "url",
@@ -132,7 +133,6 @@ class DatabaseOptions(NamedTuple):
 
     @property
     def safe_url(self) -> str:
-        """Return the URL without its password."""
         return without_password(self.url)
 
     def next_command(self, *words: str) -> str:
@@ -192,5 +192,4 @@ def collect_cautions() -> Iterator[list[str]]:
 
 
 def caution_notes(cautions: Iterable[str]) -> list[str]:
-    """Return cautions as notes of an output."""
     return [wrapped(f"caution: {caution}") for caution in cautions]

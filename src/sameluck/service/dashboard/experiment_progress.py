@@ -164,7 +164,8 @@ def _bars(status: Status, replications: Sequence[ReplicationStatus]) -> list[Rep
     width = 100 / max(status.planned, 1)
     bars = []
     for index in range(status.planned):
-        height, css_class = 100.0, "none"
+        height: float = 100
+        css_class = "none"
         if index < len(replications):
             css_class = "counts" if index < status.prefix else "waits"
             if replications[index].state != "complete":

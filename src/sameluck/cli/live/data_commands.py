@@ -1,4 +1,4 @@
-"""`sameluck live delete`, `erase`, `forget-units` and `prune`: remove data permanently."""
+"""`sameluck live export`, `backup`, `restore`, `delete`, `erase`, `forget-units`, `prune`: copy or remove data."""
 
 from __future__ import annotations
 
@@ -8,11 +8,54 @@ from datetime import timedelta
 import click
 
 import sameluck as sl
-from sameluck.cli.live.store_options import DatabaseOptions, live_command, name_argument
-from sameluck.cli.output import Output
+from sameluck.cli.live.store_options import (
+    DatabaseOptions,
+    live_command,
+    name_argument,
+    reason_option,
+)
+from sameluck.cli.output import Output, check_outputs
 from sameluck.wording import counted
 
-_reason_option = click.option("--reason", default="", help="Reason to record in the history.")
+
+@live_command("export")
+@name_argument
+@click.argument("file")
+@click.option(
+    "--what", default="ledger", show_default=True, help="ledger, or rewards: every reported reward."
+)
+@click.option("--format", help="csv, jsonl or parquet.  [default: by the file's ending]")
+def export_command(
+    name: str, file: str, what: str, format: str | None, database: DatabaseOptions
+) -> Output:
+    """Write the ledger to a file: one row per assignment, users as keyed hashes."""
+    check_outputs({"export": file})
+    with database.open_experiment(name, read_only=True) as live:
+        rows = live.export(file, what=what, format=format)
+    return Output(f"wrote {counted(rows, 'row')} to {file}", {"file": file, "rows": rows})
+
+
+@live_command("backup")
+@click.argument("file")
+def backup_command(file: str, database: DatabaseOptions) -> Output:
+    """Write a snapshot of all experiments to a new SQLite file; the store may serve meanwhile."""
+    with database.open(read_only=True) as store:
+        store.backup(file)
+        names = store.names()
+    return Output(f"{counted(len(names), 'experiment')} in {file}", {"file": file, "names": names})
+
+
+@live_command("restore")
+@click.argument("file")
+def restore_command(file: str, database: DatabaseOptions) -> Output:
+    """Restore a backup to a SQLite file that does not exist yet, or to an empty PostgreSQL database."""
+    sl.restore(file, database.url)
+    with database.open(read_only=True) as store:
+        names = store.names()
+    text = f"{counted(len(names), 'experiment')} in {database.safe_url}"
+    return Output(text, {"file": file, "names": names})
+
+
 _yes_option = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 
 
@@ -28,7 +71,7 @@ def _confirm(question: str, *, yes: bool) -> None:
 
 @live_command("delete")
 @name_argument
-@_reason_option
+@reason_option
 @_yes_option
 def delete_command(name: str, reason: str, database: DatabaseOptions, *, yes: bool) -> Output:
     """Delete an experiment that has ended, with its ledger and audit log; its history stays."""
@@ -42,7 +85,7 @@ def delete_command(name: str, reason: str, database: DatabaseOptions, *, yes: bo
 @live_command("erase", epilog="Example: sameluck live erase --unit user-17 --yes")
 @click.argument("name", required=False)
 @click.option("--unit", required=True, help="The user, as the application identifies it.")
-@_reason_option
+@reason_option
 @_yes_option
 def erase_command(
     name: str | None, unit: str, reason: str, database: DatabaseOptions, *, yes: bool
@@ -58,7 +101,7 @@ def erase_command(
 
 @live_command("forget-units")
 @name_argument
-@_reason_option
+@reason_option
 @_yes_option
 def forget_units_command(name: str, reason: str, database: DatabaseOptions, *, yes: bool) -> Output:
     """Destroy the key of the user hashes of an experiment that has ended; no user can be found in it again."""
@@ -76,7 +119,7 @@ def forget_units_command(name: str, reason: str, database: DatabaseOptions, *, y
     metavar="DAYS",
     help="The smallest age of the rows to remove.",
 )
-@_reason_option
+@reason_option
 @_yes_option
 def prune_command(
     older_than_days: float, reason: str, database: DatabaseOptions, *, yes: bool

@@ -3,7 +3,7 @@
 import contextlib
 
 from sameluck.errors import Misconfigured, Unavailable
-from sameluck.live.calls import breaker
+from sameluck.live.calls import timing
 from sameluck.live.calls.timing import CircuitBreaker
 
 AGAIN = "sameluck: the store answers again"
@@ -18,8 +18,8 @@ def calls(circuit, *errors):
 
 
 def test_an_outage_is_logged_when_it_begins_and_when_it_ends(caplog, monkeypatch):
-    monkeypatch.setattr(breaker, "RETRY_SECONDS", 0.0)
-    monkeypatch.setattr(breaker, "QUIET_SECONDS", 0.0)
+    monkeypatch.setattr(timing, "RETRY_SECONDS", 0.0)
+    monkeypatch.setattr(timing, "QUIET_SECONDS", 0.0)
     circuit = CircuitBreaker()
     for _ in range(2):
         calls(circuit, None, *[Unavailable("away")] * 9, None, None)

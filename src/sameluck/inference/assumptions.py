@@ -18,7 +18,7 @@ from sameluck.arrays import Floats
 from sameluck.capabilities import capabilities_of
 from sameluck.environments.base import Environment, draw, prepared_parameters
 from sameluck.experiment import Experiment
-from sameluck.inference.effects import Effect, differences, has_prior
+from sameluck.inference.effects import Effect, differences, has_equal_results, has_prior
 from sameluck.inference.requests import Pair, Request
 from sameluck.policies.base import Policy, RewardScale, rescaled, reward_scale
 from sameluck.randomness.streams import AUDIT, stream, word
@@ -75,8 +75,13 @@ def find_violations(
         effects: The effects at the last checkpoint.
         request: The request of the comparison.
     """
-    identical = [effect for effect in effects if _is_identical(measured_runs, effect)]
-    needed = _replications_needed(measured_runs, effects, request)
+    identical = [effect for effect in effects if has_equal_results(measured_runs, effect[:2])]
+    needed: dict[Pair, int] = {}
+    # Intervals of medians and quantiles do not assume symmetry.
+    if request.interval_method.is_of_the_mean and not request.metric_definition.is_quantile:
+        for pair in _pairs(effects):
+            values = differences(measured_runs, pair, runs.checkpoints.size - 1, request)
+            needed[pair] = replications_for_skewness(values)
     skewed = [pair for pair, count in needed.items() if count > runs.replications]
     return Violations(
         identical_pairs=_pairs(effect for effect in identical if not effect.is_same_policy),
@@ -92,25 +97,6 @@ def find_violations(
 
 def _pairs(effects: Iterable[Effect]) -> tuple[Pair, ...]:
     return tuple((effect.policy, effect.control) for effect in effects)
-
-
-def _is_identical(runs: Runs, effect: Effect) -> bool:
-    first, second = (runs.policies.index(name) for name in (effect.policy, effect.control))
-    same_pulls = np.array_equal(runs.pulls[:, first], runs.pulls[:, second])
-    return same_pulls and np.array_equal(runs.rewards[:, first], runs.rewards[:, second])
-
-
-def _replications_needed(
-    runs: Runs, effects: Sequence[Effect], request: Request
-) -> dict[Pair, int]:
-    """Return the replications that each pair's skewness calls for; none where intervals do not assume symmetry."""
-    if not request.interval_method.is_of_the_mean or request.metric_definition.is_quantile:
-        return {}
-    last = runs.checkpoints.size - 1
-    return {
-        pair: replications_for_skewness(differences(runs, pair, last, request))
-        for pair in _pairs(effects)
-    }
 
 
 def replications_for_skewness(values: Floats) -> int:
@@ -133,8 +119,7 @@ def _is_unstable(runs: Runs, name: str) -> bool:
     if runs.replications < MIN_REPLICATIONS_FOR_PULLS or has_prior(runs):
         return False
     pulls = runs.pulls[:, runs.policies.index(name), -1].astype(float)  # (replication, arm)
-    favourite = int(pulls.mean(axis=0).argmax())
-    pulls[:, favourite] = 0  # its count mirrors the others'
+    pulls[:, int(pulls.mean(axis=0).argmax())] = 0  # the favourite's count mirrors the others'
     arm = int(pulls.var(axis=0).argmax())
     mean, variance = float(pulls[:, arm].mean()), float(pulls[:, arm].var(ddof=1))
     return variance > LARGE_VARIANCE * runs.checkpoints[-1] and variance > (LARGE_SD * mean) ** 2
@@ -154,10 +139,8 @@ def scale_mismatch(runs: Runs) -> ScaleMismatch | None:
     """Return the policies whose assumed scale does not fit the rewards; None if all fit."""
     if runs.environment is not None:
         return simulated_scale_mismatch(runs.experiment, runs.environment)
-    scales = _declared(runs.experiment)
-    return _mismatch(
-        runs.experiment, scales, _summed_spread(runs) if scales else None, LIVE_SCALE_FACTOR
-    )
+    spread = _summed_spread(runs) if (scales := _declared(runs.experiment)) else None
+    return _mismatch(runs.experiment, scales, spread, LIVE_SCALE_FACTOR)
 
 
 def simulated_scale_mismatch(

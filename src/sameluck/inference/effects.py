@@ -21,7 +21,7 @@ from sameluck.inference.adjustments import adjusted_differences
 from sameluck.inference.metrics import REWARD, Metric
 from sameluck.inference.requests import Pair, Request, check_request, policy_pairs
 from sameluck.inference.tails import quantile_moments, quantile_of, tail_difference
-from sameluck.inference.variance_ratios import Moments, VarianceRatio, moments, ratio_of
+from sameluck.inference.variance_ratios import Moments, VarianceRatio, moments, ratio_of, rounded_up
 from sameluck.intervals import Interval
 from sameluck.runs import Runs
 
@@ -104,16 +104,9 @@ def estimated_effects(
         [moments(runs.rewards[:, column, index]) for index in range(runs.checkpoints.size)]
         for column in range(len(runs.policies))
     ]
-    return tuple(
-        _effect(
-            runs,
-            policy_moments,
-            key,
-            NO_DIFFERENCE if _same(runs, key[0]) else estimates[key],
-            request,
-        )
-        for key in itertools.product(pairs, range(runs.checkpoints.size))
-    )
+    keys = list(itertools.product(pairs, range(runs.checkpoints.size)))
+    estimates |= {key: NO_DIFFERENCE for key in keys if _same(runs, key[0])}
+    return tuple(_effect(runs, policy_moments, key, estimates[key], request) for key in keys)
 
 
 def requested_pairs(runs: Runs, request: Request) -> list[Pair]:
@@ -124,20 +117,19 @@ def requested_pairs(runs: Runs, request: Request) -> list[Pair]:
 def _same(runs: Runs, pair: Pair) -> bool:
     """Return whether two names stand for one policy with equal pulls and rewards, so that 0 is no estimate."""
     policy, control = (runs.experiment.policies[name] for name in pair)
+    return type(policy) is type(control) and policy == control and has_equal_results(runs, pair)
+
+
+def has_equal_results(runs: Runs, pair: Pair) -> bool:
+    """Return whether two policies have the same pulls and rewards in every replication."""
     first, second = (runs.policies.index(name) for name in pair)
-    return (
-        type(policy) is type(control)
-        and policy == control
-        and np.array_equal(runs.pulls[:, first], runs.pulls[:, second])
-        and np.array_equal(runs.rewards[:, first], runs.rewards[:, second])
-    )
+    same_pulls = np.array_equal(runs.pulls[:, first], runs.pulls[:, second])
+    return same_pulls and np.array_equal(runs.rewards[:, first], runs.rewards[:, second])
 
 
 def also_possible(pairs: Sequence[Pair], request: Request) -> list[Pair]:
     """Return the pairs that the data might have selected instead, for which intervals must hold too."""
-    if request.pairs != "best":
-        return []
-    policies = [policy for policy, _ in pairs]
+    policies = [policy for policy, _ in pairs] if request.pairs == "best" else []
     return list(itertools.combinations(policies, 2))
 
 
@@ -280,11 +272,7 @@ def _effect(
         variance_ratio=ratio.value,
         ratio_low=ratio.low,
         ratio_high=ratio.high,
-        naive_replications=_ceiling(runs.replications * ratio.value),
+        naive_replications=rounded_up(runs.replications * ratio.value),
         plain_effect=plain,
         plain_sd=plain_sd,
     )
-
-
-def _ceiling(value: float) -> float:
-    return math.ceil(value) if math.isfinite(value) else value

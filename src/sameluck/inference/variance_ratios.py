@@ -37,6 +37,10 @@ def moments(values: Floats) -> Moments:
     return Moments(mean, total / (count - 1) if varies(values) else 0.0, without_each)
 
 
+def rounded_up(value: float) -> float:
+    return math.ceil(value) if math.isfinite(value) else value
+
+
 def variance_ratio(rewards: Floats, control_rewards: Floats, level: float) -> VarianceRatio:
     """Return the variance ratio of two policies' rewards in the same replications."""
     difference = moments(rewards - control_rewards)

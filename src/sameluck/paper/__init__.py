@@ -6,7 +6,7 @@ examples          the three examples, and two pairs of policies beyond the paper
 illustration      the figures with three arms and ten periods
 theorems, variances, asymptotics   the statements, checked by `theorem_tests`
 algorithms        Algorithm 2 as printed, and sums along the reward stacks
-run               runs the chapters and caches their results (`chapter_cache`)
+run               runs the chapters and caches their results
 report            the folder: HTML, Markdown, SVG and PDF, CSV and LaTeX, JSON
 """
 

@@ -10,7 +10,7 @@ from sameluck.files import make_folder, to_json, write_whole
 from sameluck.paper import published, theorem_tests
 from sameluck.paper.chapters import Cell, Chapter, Record, ReportTable, Section, Settings
 from sameluck.randomness import streams
-from sameluck.reporting import plots, tables
+from sameluck.reporting import drawing, tables
 from sameluck.reporting.pages import page as pages
 
 TITLE = "The paper, reproduced"
@@ -113,12 +113,12 @@ def write(folder: Path, summary: Record, sections: Sequence[Section], *, complet
             write_whole(path.with_suffix(".csv"), _csv(table))
             write_whole(path.with_suffix(".tex"), latex.encode())
         if figure := section.figure:
-            drawing, path = figure.draw(), folder / "figures" / figure.name
-            svg, pdf = (plots.to_bytes(drawing, ending) for ending in (".svg", ".pdf"))
+            drawn, path = figure.draw(), folder / "figures" / figure.name
+            svg, pdf = (drawing.to_bytes(drawn, ending) for ending in (".svg", ".pdf"))
             write_whole(path.with_suffix(".svg"), svg)
             write_whole(path.with_suffix(".pdf"), pdf)
             write_whole(folder / "data" / f"{figure.name}.csv", _csv(figure.data))
-            pictures[figure.name] = plots.svg_element(svg)
+            pictures[figure.name] = drawing.svg_element(svg)
     about = _about(summary, complete=complete)
     write_whole(folder / "report.html", as_html(summary, about, sections, pictures).encode())
     write_whole(folder / "paper.md", as_markdown(summary, about, sections).encode())
@@ -174,7 +174,7 @@ def _about(summary: Record, *, complete: bool) -> str:
 
 
 def as_html(
-    summary: Record, about: str, sections: Sequence[Section], pictures: Mapping[str, plots.Svg]
+    summary: Record, about: str, sections: Sequence[Section], pictures: Mapping[str, drawing.Svg]
 ) -> str:
     cards = [pages.Card("Summary", f"{about} {verdict(summary)}")]
     for section in sections:

@@ -2,39 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from sameluck.reporting import plots, tables
-from sameluck.reporting.cautions import comparison_cautions
+from sameluck.reporting.cautions import comparison_cautions as cautions
 from sameluck.reporting.effect_tables import (
     effects_table,
     metric_table,
     shown_effects,
     shown_values,
 )
-from sameluck.reporting.pages.comparison_page import comparison_page
-from sameluck.reporting.pages.page import Card
+from sameluck.reporting.pages.comparison_page import comparison_page as page
 from sameluck.reporting.sentences import scope, title, verdict
 
 if TYPE_CHECKING:
     from sameluck.inference.comparison import Comparison
 
-__all__ = [
-    "cautions",
-    "figure",
-    "latex",
-    "metric_figure",
-    "notebook",
-    "page",
-    "text",
-    "title",
-    "verdict",
-]
-
-
-def cautions(result: Comparison) -> tuple[str, ...]:
-    return comparison_cautions(result)
+__all__ = ["cautions", "page", "title", "verdict"]  # and the functions below
 
 
 def text(result: Comparison) -> str:
@@ -84,8 +68,3 @@ def metric_figure(result: Comparison, ax: plots.Axes | None) -> plots.Figure:
         quantity=request.metric_definition.quantity,
         ax=ax,
     )
-
-
-def page(result: Comparison, curve: Comparison, more: Sequence[Card]) -> str:
-    """Return the page; `curve` is the same comparison at more checkpoints."""
-    return comparison_page(result, curve, more)

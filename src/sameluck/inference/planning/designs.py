@@ -21,6 +21,7 @@ from sameluck.inference.compare import compare
 from sameluck.inference.comparison import Comparison
 from sameluck.inference.display import Displayed, reporting, written
 from sameluck.inference.effects import Effect
+from sameluck.inference.variance_ratios import rounded_up
 from sameluck.policies.external import Makers
 from sameluck.simulation.preconditions import fits
 from sameluck.simulation.simulate import ProgressLike, simulate
@@ -121,24 +122,17 @@ def designs(
         label: compare(run(experiment.replace(design=design), environment), level=level)
         for label, design in by_label.items()
     }
-    return DesignComparison(results, _rows(results, results[_reference_design(results)]))
+    reference = results[_reference_design(results)]
+    rows = []
+    for label, result in results.items():
+        compared = (result, reference, results.get("naive", result))
+        effects = zip(*(comparison.last_effects for comparison in compared), strict=True)
+        rows += [_row(label, *of_pair) for of_pair in effects]
+    return DesignComparison(results, tuple(rows))
 
 
 def _reference_design(results: dict[str, Comparison]) -> str:
     return "replay" if "replay" in results else next(iter(results))
-
-
-def _rows(results: dict[str, Comparison], reference: Comparison) -> tuple[DesignRow, ...]:
-    return tuple(
-        _row(label, *effects)
-        for label, result in results.items()
-        for effects in zip(
-            result.last_effects,
-            reference.last_effects,
-            results.get("naive", result).last_effects,
-            strict=True,
-        )
-    )
 
 
 def _row(design: str, effect: Effect, reference: Effect, naive: Effect) -> DesignRow:
@@ -179,7 +173,5 @@ def _replications_needed(
         ratio = (effect.sd / reference.sd) ** 2
         factor = float(scipy.special.fdtri(count - 1, count - 1, 0.5 + effect.level / 2))
         ratios = (ratio, ratio / factor, ratio * factor)
-    needed, low, high = (
-        math.ceil(count * ratio) if math.isfinite(ratio) else ratio for ratio in ratios
-    )
+    needed, low, high = (rounded_up(count * ratio) for ratio in ratios)
     return needed, low, high

@@ -6,12 +6,10 @@ import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from sameluck.arrays import Floats
 from sameluck.experiment import Experiment
 from sameluck.frames import Frames
 from sameluck.inference.assumptions import ScaleMismatch
 from sameluck.inference.display import Displayed
-from sameluck.inference.variance_ratios import variance_ratio
 
 
 class Runner(NamedTuple):
@@ -19,9 +17,8 @@ class Runner(NamedTuple):
 
     policy: str
     reward: float  # mean over its replications
-    behind: (
-        float  # mean loss against the policy that beat it, else the leader, on common replications
-    )
+    # Mean loss against the policy that beat it, else the leader, on common replications.
+    behind: float
     low: float  # anytime bounds of `behind`, each at the level over all policies
     high: float
     skewness: float  # of the differences behind
@@ -67,29 +64,3 @@ class Race(Displayed, Frames):
     def to_dicts(self) -> list[dict[str, Any]]:
         """Return the runners as plain records."""
         return [runner._asdict() for runner in self.runners]
-
-
-class NaiveUsers(NamedTuple):
-    users: float
-    low: float
-    high: float
-
-
-def naive_users(
-    leader: Floats, rival: Floats, replications: int, users_per_replication: int, level: float
-) -> NaiveUsers:
-    """Return the users of a naive design that is as precise about the leader and its rival.
-
-    `leader` and `rival` are their rewards in common replications.
-    """
-    ratio = variance_ratio(leader, rival, level)
-    if not math.isfinite(ratio.value):  # the difference does not vary
-        ratio = ratio._replace(value=1.0, low=1.0, high=1.0)
-    return NaiveUsers(
-        *(
-            math.ceil(replications * max(1.0, value)) * users_per_replication
-            if value < math.inf
-            else value
-            for value in ratio
-        )
-    )

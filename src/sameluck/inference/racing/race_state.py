@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -17,10 +18,11 @@ from sameluck.environments.base import Environment
 from sameluck.errors import Invalid
 from sameluck.experiment import Experiment
 from sameluck.files import write_whole
-from sameluck.inference.racing.race_results import Race, Runner, naive_users
+from sameluck.inference.racing.race_results import Race, Runner
 from sameluck.inference.simultaneous import one_sided_level
 from sameluck.inference.twins.failures import failure_of, short_replications
 from sameluck.inference.twins.simulations import has_objects, twin_seed
+from sameluck.inference.variance_ratios import rounded_up, variance_ratio
 from sameluck.intervals import anytime_half_width, varies
 from sameluck.policies.external import Makers, makers_for, makers_of
 from sameluck.simulation.simulate import simulate
@@ -137,20 +139,21 @@ class RaceState:
     def result(self) -> Race:
         means = {name: float(np.mean(self.rewards[name])) for name in self.remaining}
         leader = max(means, key=lambda name: means[name])
-        runners = [self._runner(name, leader) for name in self.names]
-        runners.sort(
-            key=lambda runner: (
-                runner.policy != leader,
-                runner.dropped_by is not None,
-                -runner.replications,
-                runner.behind,
-            )
-        )
-        naive = naive_users(
-            *self._common_rewards(leader, runners[1].policy),
-            self.replications,
-            len(self.names) * self.experiment.horizon,
-            self.rules.level,
+
+        def rank(runner: Runner) -> tuple[bool, bool, int, float]:
+            is_dropped = runner.dropped_by is not None
+            return runner.policy != leader, is_dropped, -runner.replications, runner.behind
+
+        runners = sorted((self._runner(name, leader) for name in self.names), key=rank)
+        # The naive design that is as precise about the leader and its rival.
+        ratio = variance_ratio(*self._common_rewards(leader, runners[1].policy), self.rules.level)
+        if not math.isfinite(ratio.value):  # the difference does not vary
+            ratio = ratio._replace(value=1.0, low=1.0, high=1.0)
+        naive_users, naive_low, naive_high = (
+            len(self.names)
+            * self.experiment.horizon
+            * rounded_up(self.replications * max(1.0, factor))
+            for factor in ratio
         )
         return Race(
             experiment=self.experiment,
@@ -163,9 +166,9 @@ class RaceState:
             policy_runs=sum(map(len, self.rewards.values())),
             fixed_policy_runs=self.replications * len(self.names),
             fixed_users=round(self.replications * float(np.mean(self.undropped_users))),
-            naive_users=naive.users,
-            naive_users_low=naive.low,
-            naive_users_high=naive.high,
+            naive_users=naive_users,
+            naive_users_low=naive_low,
+            naive_users_high=naive_high,
             runners=tuple(runners),
             vetoed=tuple(self.vetoed),
         )
@@ -187,18 +190,7 @@ class RaceState:
 
     def _save(self) -> None:
         if self.file is not None:
-            self.file.write(
-                KeptRace(
-                    self.replications,
-                    self.rewards,
-                    self.dropped,
-                    self.users,
-                    self.undropped_users,
-                    self.certified,
-                    self.vetoed,
-                    self.decides_at,
-                )
-            )
+            self.file.write(KeptRace(*(getattr(self, field) for field in KeptRace._fields)))
 
     def _load(self) -> None:
         kept = None if self.file is None else self.file.read(self.names)
@@ -236,13 +228,8 @@ def reversing_failures(
     sentences = []
     for column, policy in enumerate(policies):
         ahead = float((rewards[:, column] - leader_rewards).mean())
-        failure = failure_of(
-            (leader, policy),
-            experiment.horizon,
-            leader_rewards - rewards[:, column],
-            np.zeros(0),
-            half_reward=0.5,
-        )
+        losses, names = leader_rewards - rewards[:, column], (leader, policy)
+        failure = failure_of(names, experiment.horizon, losses, np.zeros(0), half_reward=0.5)
         if failure is not None and failure.policy == leader and ahead > tolerance:
             sentences.append(
                 f"{leader} ends {amount(failure.loss)} or more behind {policy} in about 1 replication in "

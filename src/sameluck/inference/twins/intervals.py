@@ -12,6 +12,7 @@ from sameluck.arrays import Floats
 from sameluck.inference.effects import Effect, also_possible, effects, requested_pairs
 from sameluck.inference.requests import Request
 from sameluck.inference.twins.simulations import CopySimulator, Effort, LongRun, run_long
+from sameluck.inference.variance_ratios import rounded_up
 from sameluck.intervals import UNKNOWN, Interval
 from sameluck.policies.external import Makers
 from sameluck.runs import Runs
@@ -50,7 +51,7 @@ def copied_effects(long_run: LongRun, level: float) -> tuple[Effect, ...]:
         effect._replace(
             replications=count,
             interactions=float(interactions),
-            naive_replications=_rounded_up(count * effect.variance_ratio),
+            naive_replications=rounded_up(count * effect.variance_ratio),
             plain_effect=float(mean),
         )
         for effect, mean, interactions in zip(copied, observed_means, users, strict=True)
@@ -67,11 +68,8 @@ def effects_around_mean(
     observed, simulator = long_run.observed, long_run.simulator
     generator = simulator.generator(1)
     rewards = dict(zip(observed.policies, observed.rewards.mean(axis=0), strict=True))
-    columns = (
-        column
-        for pair in range(len(simulator.pairs))
-        for column in long_run.pair_differences(pair).T
-    )
+    pairs = range(len(simulator.pairs))
+    columns = (column for pair in pairs for column in long_run.pair_differences(pair).T)
     results = []
     for number, (effect, differences) in enumerate(zip(copied, columns, strict=True)):
         mean, checkpoint = effect.plain_effect, number % simulator.checkpoints.size
@@ -140,13 +138,9 @@ def _resampled_means(values: Floats, count: int, generator: np.random.Generator)
     # Fewer means of many differences, which bounds the time; blocks bound the memory.
     size = min(RESAMPLED_MEANS, max(1_000, _MAX_RESAMPLED // count))
     step = max(1, 1_000_000 // count)
-    blocks = [min(step, size - start) for start in range(0, size, step)]
-    return np.concatenate(
-        [
-            values[generator.integers(values.size, size=(rows, count))].mean(axis=1)
-            for rows in blocks
-        ]
-    )
+    sizes = [(min(step, size - start), count) for start in range(0, size, step)]
+    drawn = (values[generator.integers(values.size, size=shape)] for shape in sizes)
+    return np.concatenate([block.mean(axis=1) for block in drawn])
 
 
 def copied_effect(
@@ -177,18 +171,12 @@ def each_copied_effect(
 ) -> list[list[CopiedEffect]]:
     """Return the `copied_effect` of each pair at each checkpoint; `errors` has axes end, pair, checkpoint."""
     pairs, checkpoints = noise.shape
-    return [
-        [
-            copied_effect(
-                draws[:, pair, checkpoint],
-                float(noise[pair, checkpoint]),
-                (float(errors[0, pair, checkpoint]), float(errors[1, pair, checkpoint])),
-                level,
-            )
-            for checkpoint in range(checkpoints)
-        ]
-        for pair in range(pairs)
-    ]
+
+    def at(pair: int, index: int) -> CopiedEffect:
+        low, high = errors[:, pair, index].tolist()
+        return copied_effect(draws[:, pair, index], float(noise[pair, index]), (low, high), level)
+
+    return [[at(pair, index) for index in range(checkpoints)] for pair in range(pairs)]
 
 
 def _ends(draws: Floats, errors: tuple[float, float], level: float) -> tuple[float, float]:
@@ -208,7 +196,3 @@ def _p_value(draws: Floats, errors: tuple[float, float]) -> float:
         low, high = _ends(draws, errors, middle)
         narrow, wide = (narrow, middle) if low <= 0 <= high else (middle, wide)
     return 1.0 - narrow
-
-
-def _rounded_up(value: float) -> float:
-    return math.ceil(value) if math.isfinite(value) else value

@@ -1,4 +1,4 @@
-"""Charts as data: scales, ticks and SVG paths, which the templates draw.
+"""Charts as data: scales, ticks, SVG paths and strips of dots, which the templates draw.
 
 Positions are coordinates in a square of 1,000 that is stretched to its box.
 """
@@ -14,6 +14,7 @@ import numpy as np
 from sameluck.arrays import Floats
 
 SIDE = 1_000.0
+MAX_DOTS = 1_000  # of a strip
 
 
 class Mark(NamedTuple):
@@ -144,16 +145,55 @@ def line(x: Floats, y: Floats) -> str:
 
 
 def band(x: Floats, low: Floats, high: Floats) -> str:
-    if not x.size:
-        return ""
-    return (
-        line(
-            np.concatenate([x, x[::-1]]), np.concatenate([np.asarray(high), np.asarray(low)[::-1]])
-        )
-        + "Z"
-    )
+    around = line(np.concatenate([x, x[::-1]]), np.concatenate([high, low[::-1]]))
+    return f"{around}Z" if x.size else ""
 
 
 def dots(x: Floats, y: Floats) -> str:
     """Return points: lines of no length, which a round stroke makes round in a stretched box too."""
     return "".join(f"M{a:.0f} {b:.0f}h0" for a, b in zip(x, y, strict=True))
+
+
+class Strip(NamedTuple):
+    """One design: a value for each replication, and the interval of their mean."""
+
+    label: str
+    values: Floats
+    low: float
+    high: float
+    is_naive: bool = False
+
+
+class StripRow(NamedTuple):
+    """A strip as it is drawn; positions are in per cent."""
+
+    title: str
+    label: str  # in words
+    dots: Sequence[float]
+    low: float
+    high: float
+    is_naive: bool
+
+
+class StripPlot(NamedTuple):
+    rows: Sequence[StripRow]
+    zero: float
+    ticks: Sequence[Tick]
+
+
+def strips(rows: Sequence[Strip]) -> StripPlot:
+    """Return the plot of strips on one scale; of very many replications the first 1,000 are drawn."""
+    ends = [end for row in rows for end in (*row.values[:MAX_DOTS].tolist(), row.low, row.high)]
+    scale = scale_around([1.05 * end for end in ends])
+    return StripPlot(
+        [_strip_row(row, scale) for row in rows], scale.percent(0.0), scale.labelled_ticks()
+    )
+
+
+def _strip_row(row: Strip, scale: Scale) -> StripRow:
+    values = row.values[:MAX_DOTS]
+    ahead = int((values > 0).sum())
+    label = f"{row.label}: {ahead:,} of {values.size:,} replications above zero"
+    dots = (scale.at(values) / 10).tolist()
+    low, high = scale.percent(row.low), scale.percent(row.high)
+    return StripRow(row.label, label, dots, low, high, row.is_naive)

@@ -13,11 +13,10 @@ from sameluck.files import made_with
 from sameluck.inference.effects import Effect
 from sameluck.reporting.commands import compare_command, designs_command
 from sameluck.reporting.effect_tables import metric_table, page_table
-from sameluck.reporting.pages.charts import Table
+from sameluck.reporting.pages.charts import Strip, Table, strips
 from sameluck.reporting.pages.effect_charts import effect_chart, metric_chart
 from sameluck.reporting.pages.leader_board import comparison_board
 from sameluck.reporting.pages.page import Answer, Card, Code, EarnedMore, Folded, render
-from sameluck.reporting.pages.strips import Strip, strips
 from sameluck.reporting.sentences import finding, headline, remarks, scope
 from sameluck.wording import amount, digits_for, digits_of, listed, percent, signed, times
 

@@ -9,10 +9,9 @@ from typing import NamedTuple, TypeAlias
 from sameluck.errors import Invalid
 from sameluck.files import write_whole
 from sameluck.reporting.drawing import Svg
-from sameluck.reporting.pages.charts import Chart, Table
+from sameluck.reporting.pages.charts import Chart, StripPlot, Table
 from sameluck.reporting.pages.leader_board import LeaderBoard
 from sameluck.reporting.pages.rendering import stylesheet, template
-from sameluck.reporting.pages.strips import StripPlot
 
 CardFigure: TypeAlias = Chart | LeaderBoard | StripPlot | Svg
 

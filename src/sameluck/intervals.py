@@ -15,9 +15,8 @@ from typing import NamedTuple
 
 import numpy as np
 import scipy
-from numpy.typing import NDArray
 
-from sameluck.arrays import Floats, Ints
+from sameluck.arrays import Bools, Floats, Ints
 from sameluck.errors import Invalid
 from sameluck.validation import require_whole
 
@@ -55,7 +54,7 @@ def varies(values: Floats) -> bool:
 def t_interval(values: Floats, level: float) -> Interval:
     """Return Student's t interval, as in the paper; valid if the number of values was planned."""
     error = float(standard_error(values))
-    return _student(float(values.mean()), error, values.size - 1, level)
+    return student_interval(float(values.mean()), error, values.size - 1, level)
 
 
 def standard_error(values: Floats) -> Floats:
@@ -74,10 +73,11 @@ def welch_interval(values: Floats, control_values: Floats, level: float) -> Inte
     if error == 0:
         return UNKNOWN
     denominator = first**2 / (values.size - 1) + second**2 / (control_values.size - 1)
-    return _student(difference, error, (first + second) ** 2 / denominator, level)
+    return student_interval(difference, error, (first + second) ** 2 / denominator, level)
 
 
-def _student(mean: float, error: float, freedom: float, level: float) -> Interval:
+def student_interval(mean: float, error: float, freedom: float, level: float) -> Interval:
+    """Return the t interval of a mean with this standard error and degrees of freedom."""
     if error == 0:
         return UNKNOWN
     half = t_critical(freedom, level) * error
@@ -132,8 +132,7 @@ class _Bootstrap(NamedTuple):
 
     def bounds(self, levels: Floats) -> tuple[Floats, Floats]:
         """Return the bounds of each column's interval, each at its own level."""
-        low, high = (self._quantiles(0.5 + side * levels / 2) for side in (-1, 1))
-        return low, high
+        return self._quantiles(0.5 - levels / 2), self._quantiles(0.5 + levels / 2)
 
     def _quantiles(self, tails: Floats) -> Floats:
         shifted = self.bias + scipy.special.ndtri(tails)
@@ -142,8 +141,7 @@ class _Bootstrap(NamedTuple):
         # Interpolate linearly between neighbouring order statistics.
         whole = np.minimum((last * probabilities).astype(int), last - 1)
         lower, upper = (self.means[at, np.arange(whole.size)] for at in (whole, whole + 1))
-        between: Floats = lower + (last * probabilities - whole) * (upper - lower)
-        return between
+        return np.asarray(lower + (last * probabilities - whole) * (upper - lower))
 
     def p_values(self) -> Floats:
         """Return the smallest 1 - level at which each column's interval excludes zero, by bisection."""
@@ -156,10 +154,9 @@ class _Bootstrap(NamedTuple):
             narrow, wide = np.where(inside, narrow, middle), np.where(inside, middle, wide)
         return np.where(always_excluded, smallest, 1.0 - narrow)
 
-    def _contain_zero(self, levels: Floats) -> NDArray[np.bool_]:
+    def _contain_zero(self, levels: Floats) -> Bools:
         low, high = self.bounds(levels)
-        contain: NDArray[np.bool_] = (low <= 0) & (high >= 0)
-        return contain
+        return np.asarray((low <= 0) & (high >= 0))
 
 
 def _resampled_means(values: Floats) -> Floats:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 from sameluck.errors import Invalid
 from sameluck.inference.assumptions import find_violations, moving_environment
 from sameluck.inference.comparison import Comparison
@@ -106,16 +108,12 @@ def compare(  # noqa: PLR0913 all but one are optional
 
 def _with_rewards(effects: tuple[Effect, ...], runs: Runs) -> tuple[Effect, ...]:
     """Return effects on a metric with the mean rewards beside them."""
-    means = runs.rewards.mean(axis=0)
-    indices = {int(checkpoint): index for index, checkpoint in enumerate(runs.checkpoints)}
-
-    def mean(policy: str, checkpoint: int) -> float:
-        return float(means[runs.policies.index(policy), indices[checkpoint]])
-
+    keys = itertools.product(runs.policies, runs.checkpoints.tolist())
+    means = dict(zip(keys, runs.rewards.mean(axis=0).ravel().tolist(), strict=True))
     return tuple(
         effect._replace(
-            reward=mean(effect.policy, effect.checkpoint),
-            control_reward=mean(effect.control, effect.checkpoint),
+            reward=means[effect.policy, effect.checkpoint],
+            control_reward=means[effect.control, effect.checkpoint],
         )
         for effect in effects
     )

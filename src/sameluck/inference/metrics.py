@@ -112,12 +112,8 @@ def as_metric(metric: object) -> Metric:
     share = float(quantile[1])
     if not 0 < share < 1:
         raise Invalid(f"quantile must be between 0 and 1, such as quantile(0.1), got {share:g}")
-    return Metric(
-        f"quantile({share:.12g})",
-        f"{100 * share:.12g}% quantile of the reward",
-        "over replications",
-        share=share,
-    )
+    title = f"{100 * share:.12g}% quantile of the reward"
+    return Metric(f"quantile({share:.12g})", title, "over replications", share=share)
 
 
 def measured(runs: Runs, metric: Metric) -> Runs:
@@ -128,7 +124,11 @@ def measured(runs: Runs, metric: Metric) -> Runs:
     if metric.is_reward or metric.is_quantile:
         return runs
     if metric.name == "worst_tenth":
-        _check_tail(runs.replications)
+        if runs.replications < MIN_REPLICATIONS_FOR_WORST:
+            raise Invalid(
+                f'metric="worst_tenth" needs {MIN_REPLICATIONS_FOR_WORST} replications, ten of them in the tenth, '
+                f'got {runs.replications:,}; run more, or use "quantile(0.1)"'
+            )
         return replace(runs, rewards=worst_values(runs.rewards))
     if runs.environment is not None and not runs.capabilities.is_stationary:
         return _measured_over_time(runs, runs.environment, metric)
@@ -159,22 +159,14 @@ def _measured_over_time(runs: Runs, environment: Environment, metric: Metric) ->
             f"metric={metric.name!r} needs one mean per arm, and the means of {type(environment).__name__} move with "
             'the period; use "realised_regret", against the best arm of each period'
         )
-    return replace(runs, rewards=best_means(environment, runs.checkpoints) - runs.rewards)
+    best = summed_over_periods(environment, runs.checkpoints, lambda means: means.max(axis=1))
+    return replace(runs, rewards=best - runs.rewards)
 
 
-def best_means(environment: Environment, checkpoints: Ints) -> Floats:
-    """Return the mean of each period's best arm, summed up to each checkpoint."""
-    return _summed(environment, checkpoints, lambda means: means.max(axis=1))
-
-
-def mean_ranges(environment: Environment, checkpoints: Ints) -> Floats:
-    """Return the mean of each period's best arm minus the worst arm's, summed up to each checkpoint."""
-    return _summed(environment, checkpoints, lambda means: np.ptp(means, axis=1))
-
-
-def _summed(
+def summed_over_periods(
     environment: Environment, checkpoints: Ints, statistic: Callable[[Floats], Floats]
 ) -> Floats:
+    """Return a statistic of each period's means (period, arm), summed up to each checkpoint."""
     assert isinstance(environment, Moving)
     sums, total, start = np.empty(checkpoints.size), 0.0, 1
     for index, checkpoint in enumerate(checkpoints.tolist()):
@@ -191,38 +183,22 @@ def pseudo_regret(runs: Runs, means: Floats) -> Floats:
     return np.asarray(np.sum(gaps * runs.pulls, axis=-1), float)
 
 
-def _realised_regret(runs: Runs, means: Floats) -> Floats:
-    return np.asarray(runs.checkpoints * means.max(axis=-1) - runs.rewards, float)
-
-
 def best_arm_pulls(runs: Runs, means: Floats) -> Ints:
     """Return the plays of the arms with the highest mean (replication, policy, checkpoint)."""
     best = means == means.max(axis=-1, keepdims=True)
     return np.asarray(np.sum(best * runs.pulls, axis=-1))
 
 
-def _best_arm_share(runs: Runs, means: Floats) -> Floats:
-    return best_arm_pulls(runs, means) / runs.checkpoints
-
-
-_FROM_MEANS = {
+_FROM_MEANS: dict[str, Callable[[Runs, Floats], Floats]] = {
     "regret": pseudo_regret,
-    "realised_regret": _realised_regret,
-    "best_arm_share": _best_arm_share,
+    "realised_regret": lambda runs, means: runs.checkpoints * means.max(axis=-1) - runs.rewards,
+    "best_arm_share": lambda runs, means: best_arm_pulls(runs, means) / runs.checkpoints,
 }
 
 
 def tail_size(replications: int, share: float) -> int:
     """Return the number of replications at or below the quantile of a share, rounded up."""
     return max(1, math.ceil(replications * share - 1e-9))
-
-
-def _check_tail(replications: int) -> None:
-    if replications < MIN_REPLICATIONS_FOR_WORST:
-        raise Invalid(
-            f'metric="worst_tenth" needs {MIN_REPLICATIONS_FOR_WORST} replications, ten of them in the tenth, got '
-            f'{replications:,}; run more, or use "quantile(0.1)"'
-        )
 
 
 def worst_values(rewards: Floats) -> Floats:

@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sameluck.arrays import Floats, Ints
 from sameluck.inference.effects import differences
 from sameluck.inference.metrics import best_arm_pulls, known_means, pseudo_regret
 from sameluck.inference.requests import Request
@@ -56,29 +55,18 @@ def summarise(runs: Runs) -> tuple[PolicySummary, ...]:
     if means is not None:
         regret = pseudo_regret(runs, means[:, None, None])
         best = best_arm_pulls(runs, means[:, None, None])
-    return tuple(
-        _summary(runs, column, index, regret, best)
-        for column in range(len(runs.policies))
-        for index in range(runs.checkpoints.size)
-    )
-
-
-def _summary(
-    runs: Runs, column: int, index: int, regret: Floats | None, best: Ints | None
-) -> PolicySummary:
-    rewards, pulls = runs.rewards[:, column, index], runs.pulls[:, column, index]
-    sd = float(rewards.std(ddof=1)) if rewards.size > 1 else math.nan
-    checkpoint = int(runs.checkpoints[index])
-    share = None if best is None else float(best[:, column, index].mean() / checkpoint)
-    return PolicySummary(
-        policy=runs.policies[column],
-        checkpoint=checkpoint,
-        reward=float(rewards.mean()),
-        sd=sd,
-        pulls=tuple(float(count) for count in pulls.mean(axis=0)),
-        regret=None if regret is None else float(regret[:, column, index].mean()),
-        best_arm_share=share,
-    )
+    summaries = []
+    for column, name in enumerate(runs.policies):
+        for index, checkpoint in enumerate(runs.checkpoints.tolist()):
+            at = np.s_[:, column, index]
+            rewards = runs.rewards[at]
+            sd = float(rewards.std(ddof=1)) if rewards.size > 1 else math.nan
+            pulls = tuple(runs.pulls[at].mean(axis=0).tolist())
+            mean_regret = None if regret is None else float(regret[at].mean())
+            share = None if best is None else float(best[at].mean() / checkpoint)
+            reward = float(rewards.mean())
+            summaries.append(PolicySummary(name, checkpoint, reward, sd, pulls, mean_regret, share))
+    return tuple(summaries)
 
 
 def policy_metrics(measured_runs: Runs, request: Request) -> tuple[PolicyMetric, ...]:

@@ -8,11 +8,10 @@ from typing import NamedTuple
 
 import numpy as np
 import scipy
-from numpy.typing import NDArray
 
-from sameluck.arrays import Floats, Ints
+from sameluck.arrays import Bools, Floats, Ints
 from sameluck.inference.metrics import Metric, tail_size
-from sameluck.intervals import UNKNOWN, Interval, standard_error, t_critical, varies
+from sameluck.intervals import UNKNOWN, Interval, standard_error, student_interval, varies
 
 LEVEL_OF_ONE_SD = 0.6826894921370859  # one standard error to each side
 
@@ -94,13 +93,9 @@ def _nested(
     correlation = _correlation(values <= first, control_values <= second) if paired else 0.0
     below = _combined(first - ordered[ranks.low], control_ordered[ranks.high] - second, correlation)
     above = _combined(ordered[ranks.high] - first, second - control_ordered[ranks.low], correlation)
-    difference = first - second
     # The estimated correlation may make a wider pair of intervals give a narrower one: keep the widest so far.
-    return (
-        difference - np.maximum.accumulate(below),
-        difference + np.maximum.accumulate(above),
-        ranks,
-    )
+    below, above = np.maximum.accumulate(below), np.maximum.accumulate(above)
+    return first - second - below, first - second + above, ranks
 
 
 def _combined(first: Floats, second: Floats, correlation: float) -> Floats:
@@ -111,7 +106,7 @@ def _combined(first: Floats, second: Floats, correlation: float) -> Floats:
     return np.where(finite, np.sqrt(squares), math.inf)
 
 
-def _correlation(first_below: NDArray[np.bool_], second_below: NDArray[np.bool_]) -> float:
+def _correlation(first_below: Bools, second_below: Bools) -> float:
     flags = (first_below & second_below, first_below, second_below)
     both, first, second = (float(np.sum(flag)) for flag in flags)
     neither = first_below.size - first - second + both
@@ -124,10 +119,9 @@ def tail_value(values: Floats, metric: Metric, level: float) -> tuple[float, Int
     """Return the metric of one policy with its interval, from the values of `measured`."""
     assert metric.share is not None
     if metric.is_quantile:
-        interval = quantile_interval(values, metric.share, level)
-        return quantile_of(values, metric.share), interval
-    error = float(standard_error(values))
-    return float(values.mean()), _student(float(values.mean()), error, values.size, metric, level)
+        return quantile_of(values, metric.share), quantile_interval(values, metric.share, level)
+    mean, error = float(values.mean()), float(standard_error(values))
+    return mean, student_interval(mean, error, _freedom(values, metric.share), level)
 
 
 def tail_difference(
@@ -139,18 +133,12 @@ def tail_difference(
         return quantile_difference(values, control_values, metric.share, level, paired=paired)
     independent = math.hypot(float(standard_error(values)), float(standard_error(control_values)))
     error = float(standard_error(values - control_values)) if paired else independent
-    return _student(float(values.mean() - control_values.mean()), error, values.size, metric, level)
+    difference = float(values.mean() - control_values.mean())
+    return student_interval(difference, error, _freedom(values, metric.share), level)
 
 
-def _student(mean: float, error: float, count: int, metric: Metric, level: float) -> Interval:
-    """Return a t interval; its degrees of freedom are the replications in the tail minus 1."""
-    if error == 0:
-        return UNKNOWN
-    assert metric.share is not None
-    freedom = tail_size(count, metric.share) - 1
-    half = t_critical(freedom, level) * error
-    p_value = 2 * float(scipy.special.stdtr(freedom, -abs(mean) / error))
-    return Interval(mean - half, mean + half, p_value)
+def _freedom(values: Floats, share: float) -> int:
+    return tail_size(values.size, share) - 1  # the replications in the tail minus 1
 
 
 def quantile_moments(

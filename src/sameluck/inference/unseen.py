@@ -9,10 +9,11 @@ times the effect.
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
 
-from sameluck.inference.metrics import mean_ranges
+from sameluck.inference.metrics import summed_over_periods
 from sameluck.runs import Runs
 
 
@@ -43,6 +44,7 @@ def possible_loss(runs: Runs) -> float | None:
     if runs.capabilities.has_instances:
         return horizon if environment.binary else None
     if not runs.capabilities.is_stationary:
-        return float(mean_ranges(environment, runs.checkpoints)[-1])
+        ranges = partial(np.ptp, axis=1)
+        return float(summed_over_periods(environment, runs.checkpoints, ranges)[-1])
     means = environment.instance_means(0, range(1), runs.experiment.n_arms)
     return float(horizon * np.ptp(means))

@@ -96,7 +96,7 @@ def coverage(  # noqa: PLR0913
         runs = simulate(whole, environment, checkpoints=checkpoints, detail=detail, makers=makers)
         return _joint_coverage(runs, request, experiments)
     # All experiments are one simulation; the mean of all its differences is the true effect, up to a small error.
-    values = simulated_differences(whole, environment, makers)
+    values = differences(simulate(whole, environment, makers=makers), first_pair(whole), 0)
     truth = method.centre(values)
     if effect is not None:
         values, truth = values - truth + effect, effect
@@ -132,14 +132,6 @@ def _joint_coverage(runs: Runs, request: Request, experiments: int) -> Coverage:
             detected[number] |= not effect.low <= 0 <= effect.high
     first_truth = truth[(*first_pair(runs.experiment), int(runs.checkpoints[-1]))]
     return _coverage(covered, detected, request.level, count, first_truth)
-
-
-def simulated_differences(
-    experiment: Experiment, environment: EnvironmentLike, makers: Makers | None = None
-) -> Floats:
-    """Simulate the first other policy's reward minus the control's at the horizon, in each replication."""
-    pair = first_pair(experiment)
-    return differences(simulate(experiment, environment, makers=makers), pair, 0)
 
 
 def _bounds(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -68,9 +69,8 @@ class Plan(Displayed, Frames):
     pilot_replications: int
     rows: tuple[DesignPlan, ...]  # at the horizon, the experiment's design first
     by_horizon: tuple[DesignPlan, ...]  # the experiment's design at shorter horizons
-    power_range: tuple[
-        float, float
-    ]  # if the true sd is two standard errors above or below the pilot's
+    # If the true sd is two standard errors above or below the pilot's.
+    power_range: tuple[float, float]
     check: Coverage | None  # simulated power and coverage, with verify=True
     requested_power: float | None  # the argument; None if the plan computes the power
     replications_for_skewness: int = 0  # needed by a t interval of the pilot's differences
@@ -125,13 +125,10 @@ class Plan(Displayed, Frames):
         return [self._power_curve(row, users) for row in self.rows]
 
     def _power_curve(self, row: DesignPlan, users: Floats) -> PowerCurve:
-        replications = np.maximum(2, users // row.interactions).astype(int)
+        counts = np.maximum(2, users // row.interactions).astype(int).tolist()
         paired = row.design != "naive" or self.has_prior
-        powers = [
-            power_of(self.effect, row.sd, int(count), self.level, paired=paired)
-            for count in replications
-        ]
-        return PowerCurve(row.design, tuple(users.tolist()), tuple(powers))
+        power = partial(power_of, self.effect, row.sd, level=self.level, paired=paired)
+        return PowerCurve(row.design, tuple(users.tolist()), tuple(map(power, counts)))
 
 
 def plan(  # noqa: PLR0913
@@ -183,18 +180,14 @@ def plan(  # noqa: PLR0913
     design, runs = next(iter(by_design.items()))
     values = differences(runs, first_pair(experiment), -1)
     max_effect = check_pilot(runs, effect)
-    rows = tuple(
-        _design_plan(design_runs, label, -1, analysis, timing)
-        for label, design_runs in by_design.items()
-    )
-    by_horizon = tuple(
-        _design_plan(runs, design, index, analysis, timing)
-        for index in range(runs.checkpoints.size - 1)
-    )
+    planned = partial(_design_plan, analysis=analysis, timing=timing)
+    rows = tuple(planned(of_design, label, -1) for label, of_design in by_design.items())
+    shorter = range(runs.checkpoints.size - 1)
+    by_horizon = tuple(planned(runs, design, index) for index in shorter)
     check = None
     if verify:
-        planned = with_two_policies(experiment, rows[0].replications)
-        check = verify_plan(planned, environment, rows[0].effect, level, makers)
+        pair = with_two_policies(experiment, rows[0].replications)
+        check = verify_plan(pair, environment, rows[0].effect, level, makers)
     return Plan(
         experiment,
         level,
@@ -242,15 +235,5 @@ def _design_plan(
     horizon = int(runs.checkpoints[index])
     interactions = 2.0 * horizon if is_naive else float(runs.interactions[:, index].mean())
     users = replications * interactions
-    return DesignPlan(
-        design,
-        horizon,
-        sd,
-        error,
-        effect,
-        power,
-        replications,
-        interactions,
-        users,
-        timing.days(users, horizon),
-    )
+    numbers = (sd, error, effect, power, replications, interactions, users)
+    return DesignPlan(design, horizon, *numbers, timing.days(users, horizon))

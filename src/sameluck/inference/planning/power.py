@@ -74,10 +74,6 @@ def power_of(
     )
     if math.isfinite(both_tails) and noncentrality < LARGE_NONCENTRALITY:
         return float(both_tails)
-    return _power_by_integration(freedom, noncentrality, critical)
-
-
-def _power_by_integration(freedom: float, noncentrality: float, critical: float) -> float:
     # SciPy's noncentral t fails for a large noncentrality. Given the estimated sd the mean is normal: average its
     # tails over quantiles of the sd.
     limits = critical * _quantiles_of_sd(freedom)

@@ -29,8 +29,7 @@ class ArmCopy(Protocol):
     """Arms estimated within a family of distributions."""
 
     @property
-    def environment(self) -> Environment:
-        """Estimated arms."""
+    def environment(self) -> Environment: ...
 
     def draws(self, count: int, generator: np.random.Generator) -> Sequence[Environment]:
         """Draw environments from the posterior distribution, or by resampling."""
@@ -63,11 +62,8 @@ class BernoulliCopy(NamedTuple):
 
         The axes are environment and sum.
         """
-        means = np.clip(
-            [environment.means for environment in environments],
-            _MIN_PROBABILITY,
-            1 - _MIN_PROBABILITY,
-        )
+        means = np.array([environment.means for environment in environments])
+        means = np.clip(means, _MIN_PROBABILITY, 1 - _MIN_PROBABILITY)
         # ln L = depth ln(1 - mean) + total (ln(mean) - ln(1 - mean)); the sum of squares does not matter.
         log_failure = np.log1p(-means)
         return np.hstack([log_failure, np.log(means) - log_failure, np.zeros_like(means)])
@@ -86,11 +82,9 @@ class GaussianCopy(NamedTuple):
 
     def draws(self, count: int, generator: np.random.Generator) -> list[Environment]:
         """Return a Latin hypercube sample: (n - 1) s^2 / sigma^2 is chi-square, the mean normal given sigma."""
-        arms = self.counts.size
+        arms, freedom = self.counts.size, self.counts - 1
         grid = latin_hypercube(count, 2 * arms, generator)
-        sds = self.sds * np.sqrt(
-            (self.counts - 1) / scipy.special.chdtri(self.counts - 1, 1 - grid[:, :arms])
-        )
+        sds = self.sds * np.sqrt(freedom / scipy.special.chdtri(freedom, 1 - grid[:, :arms]))
         means = self.means + sds / np.sqrt(self.counts) * scipy.special.ndtri(grid[:, arms:])
         rows = zip(means.tolist(), sds.tolist(), strict=True)
         return [Gaussian(tuple(mean), tuple(sd)) for mean, sd in rows]
@@ -192,9 +186,8 @@ def copy_arms(stacks: ObservedStacks, family: str | None, names: Sequence[str]) 
     if family == "bernoulli":
         if not stacks.is_binary:
             raise Invalid('family="bernoulli" needs rewards 0 and 1; leave it out')
-        return BernoulliCopy(
-            stacks.users.astype(float), np.array([float(values.sum()) for values in by_arm])
-        )
+        successes = np.array([float(values.sum()) for values in by_arm])
+        return BernoulliCopy(stacks.users.astype(float), successes)
     needed = 2 if family == "gaussian" else 1
     for name, values in zip(names, by_arm, strict=True):
         if values.size < needed:

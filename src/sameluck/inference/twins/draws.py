@@ -38,7 +38,11 @@ def drawn_effects(long_run: LongRun, effort: Effort, level: float) -> list[list[
 
     Simulates more replications where the error at the last checkpoint is not small.
     """
-    drawn, count = _on_draws(long_run, effort)
+    drawn: WeightedEffects | EffectsOnSharedNoise
+    if isinstance(long_run.copy, LikelihoodCopy):
+        drawn, count = WeightedEffects(long_run, long_run.copy, effort), effort.weighted
+    else:
+        drawn, count = EffectsOnSharedNoise(long_run, effort.draws), effort.draw_replications
     long_run.simulator.expect(effort.draws * (count - effort.weighted))
     drawn.extend(count)
     for _ in range(effort.raises):
@@ -49,15 +53,6 @@ def drawn_effects(long_run: LongRun, effort: Effort, level: float) -> list[list[
         drawn.extend(count)
         count *= 2
     return drawn.effects(level)
-
-
-def _on_draws(
-    long_run: LongRun, effort: Effort
-) -> tuple[WeightedEffects | EffectsOnSharedNoise, int]:
-    """Return the estimator of the effects, and how many replications it starts with on each draw."""
-    if isinstance(long_run.copy, LikelihoodCopy):
-        return WeightedEffects(long_run, long_run.copy, effort), effort.weighted
-    return EffectsOnSharedNoise(long_run, effort.draws), effort.draw_replications
 
 
 class WeightedEffects:

@@ -80,17 +80,11 @@ def rare_failures(long_run: LongRun) -> tuple[Failure, ...]:
     """Return the rare failures in the long run, of every pair at every checkpoint."""
     observed, half_reward = long_run.observed_differences, long_run.half_reward
     simulator = long_run.simulator
-    failures = (
-        failure_of(
-            names,
-            int(simulator.checkpoints[index]),
-            differences,
-            observed[:, pair, index],
-            half_reward,
-        )
-        for pair, names in enumerate(simulator.pairs)
-        for index, differences in enumerate(long_run.pair_differences(pair).T)
-    )
+    failures = []
+    for pair, names in enumerate(simulator.pairs):
+        for index, on_copy in enumerate(long_run.pair_differences(pair).T):
+            checkpoint, seen = int(simulator.checkpoints[index]), observed[:, pair, index]
+            failures.append(failure_of(names, checkpoint, on_copy, seen, half_reward))
     return tuple(failure for failure in failures if failure is not None)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -94,11 +95,12 @@ class CopySimulator:
         self.workers = (
             available_workers() if workers is None else require_whole("workers", workers, 1)
         )
-        names = list(runs.policies)
         self._policies, self._controls = (
-            [names.index(pair[side]) for pair in self.pairs] for side in (0, 1)
+            [runs.policies.index(pair[side]) for pair in self.pairs] for side in (0, 1)
         )
-        self._makers = makers
+        self._simulate = partial(
+            simulate, checkpoints=runs.checkpoints.tolist(), workers=self.workers, makers=makers
+        )
         self._progress, self._done, self.expected = as_progress(progress), 0, 0
 
     def generator(self, purpose: int) -> np.random.Generator:
@@ -121,40 +123,24 @@ class CopySimulator:
         def progress(done: int, total: int) -> None:
             self._report(done_before + len(replications) * done // total)
 
-        return simulate(
-            whole,
-            environment,
-            checkpoints=self.checkpoints.tolist(),
-            replications=replications,
-            workers=self.workers,
-            progress=progress,
-            makers=self._makers,
-        )
+        return self._simulate(whole, environment, replications=replications, progress=progress)
 
     def run_each(self, tasks: Instances) -> Iterator[Runs]:
         """Simulate each task, which is a copy and its replications; yield the runs in the order of the tasks."""
         last = max(replications.stop for _, replications in tasks)
         whole = self.experiment.replace(replications=last)
+        each_run: Iterator[Runs]
         if has_objects(whole):
-            each_run = self._run_objects(whole, tasks)
+            # `simulate` runs Python objects in forked processes; threads would share one interpreter lock.
+            each_run = (
+                self._simulate(whole, environment, replications=replications, check=False)
+                for environment, replications in tasks
+            )
         else:
             each_run = runs_in_each(whole, tasks, self.checkpoints, self.workers)
         for runs in each_run:
             self._report(self._done + runs.replications)
             yield runs
-
-    def _run_objects(self, whole: Experiment, tasks: Instances) -> Iterator[Runs]:
-        # `simulate` runs Python objects in forked processes; threads would share one interpreter lock.
-        for environment, replications in tasks:
-            yield simulate(
-                whole,
-                environment,
-                checkpoints=self.checkpoints.tolist(),
-                replications=replications,
-                workers=self.workers,
-                check=False,
-                makers=self._makers,
-            )
 
     def warn_of_time(self, environment: Environment) -> None:
         """Warn how long Python objects will take, from a few replications."""
@@ -171,9 +157,6 @@ class CopySimulator:
     def differences(self, rewards: Floats) -> Floats:
         """Return each pair's difference, policy minus control, of rewards (any, policy, checkpoint)."""
         return rewards[:, self._policies] - rewards[:, self._controls]
-
-    def pair_differences(self, pair: int, runs: Runs) -> Floats:
-        return runs.rewards[:, self._policies[pair]] - runs.rewards[:, self._controls[pair]]
 
     def _report(self, done: int) -> None:
         self._done = done
@@ -196,11 +179,11 @@ class LongRun(NamedTuple):
         return self.simulator.differences(self.observed.rewards)
 
     def pair_differences(self, pair: int) -> Floats:
-        """Return a pair's differences on the copy (replication, checkpoint).
-
-        The differences of all pairs may not fit in memory.
-        """
-        return self.simulator.pair_differences(pair, self.runs)
+        """Return a pair's differences on the copy (replication, checkpoint)."""
+        # The differences of all pairs may not fit in memory.
+        names = self.simulator.pairs[pair]
+        first, second = (self.runs.rewards[:, self.runs.policies.index(name)] for name in names)
+        return first - second
 
     def differences_from(self, start: int, count: int) -> Floats:
         """Return all pairs' differences on the copy in `count` replications from `start` on."""

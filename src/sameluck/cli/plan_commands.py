@@ -99,7 +99,7 @@ def plan_command(policies: tuple[str, ...], plot_path: str | None, **question: A
 )
 @json_option
 def race_command(policies: tuple[str, ...], keep: str | None, **question: Any) -> Output:
-    """Race any number of policies on shared rewards until one is certified as good enough."""
+    """Race any number of policies until the leader is within a tolerance of the best."""
     if question["tolerance"] is None:
         raise sl.Invalid(
             "the acceptable loss against the best policy is missing; name it, for example --tolerance 5"

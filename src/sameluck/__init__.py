@@ -173,10 +173,7 @@ _MODULES = {
     "plots": "sameluck.reporting.plots",
     "distribute": "sameluck.adapters.dask",
 }
-_OPTIONAL = {
-    "AsyncClient": "sameluck.client",
-    "Client": "sameluck.client",
-}  # these need an extra
+_OPTIONAL = {"AsyncClient": "sameluck.client", "Client": "sameluck.client"}  # these need an extra
 
 
 def __getattr__(name: str) -> Any:

@@ -15,15 +15,7 @@ from contextlib import suppress
 from functools import lru_cache
 from importlib import import_module
 from types import ModuleType
-from typing import (
-    Any,
-    Protocol,
-    TypeGuard,
-    TypeVar,
-    get_args,
-    get_origin,
-    get_type_hints,
-)
+from typing import Any, Protocol, TypeGuard, TypeVar, get_args, get_origin, get_type_hints
 
 from sameluck.errors import Invalid, did_you_mean, shown
 from sameluck.grammar import WORDS, Call, read_call

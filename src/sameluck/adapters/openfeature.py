@@ -91,10 +91,7 @@ class OpenFeatureProvider(AbstractProvider):
         return Metadata(name="sameluck")
 
     def resolve_string_details(
-        self,
-        flag_key: str,
-        default_value: str,
-        evaluation_context: EvaluationContext | None = None,
+        self, flag_key: str, default_value: str, evaluation_context: EvaluationContext | None = None
     ) -> FlagResolutionDetails[str]:
         assigned = self._assign(flag_key, evaluation_context)
         return _details(assigned.arm, assigned)
@@ -112,10 +109,7 @@ class OpenFeatureProvider(AbstractProvider):
         return _details(value, assigned)
 
     def resolve_integer_details(
-        self,
-        flag_key: str,
-        default_value: int,
-        evaluation_context: EvaluationContext | None = None,
+        self, flag_key: str, default_value: int, evaluation_context: EvaluationContext | None = None
     ) -> FlagResolutionDetails[int]:
         assigned = self._assign(flag_key, evaluation_context)
         return _details(int(_number(assigned.arm)), assigned)

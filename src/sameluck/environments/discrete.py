@@ -10,12 +10,7 @@ from numpy.typing import NDArray
 
 from sameluck.arrays import Floats
 from sameluck.environments.base import Environment, draws
-from sameluck.environments.checks import (
-    REWARD_LIMITS,
-    check_means,
-    check_probabilities,
-    check_row,
-)
+from sameluck.environments.checks import REWARD_LIMITS, check_means, check_probabilities, check_row
 from sameluck.randomness.samplers import discrete, poisson
 from sameluck.randomness.streams import Bits
 

@@ -10,13 +10,7 @@ import numpy as np
 
 from sameluck.arrays import Floats
 from sameluck.environments.base import Environment, draws
-from sameluck.environments.checks import (
-    MAX_REWARD,
-    check_each,
-    check_length,
-    check_means,
-    per_arm,
-)
+from sameluck.environments.checks import MAX_REWARD, check_each, check_length, check_means, per_arm
 from sameluck.randomness.samplers import exponential, normal, uniform
 from sameluck.randomness.streams import Bits, again
 

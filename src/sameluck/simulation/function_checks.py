@@ -18,12 +18,7 @@ import numpy as np
 
 from sameluck.arrays import Floats, Ints
 from sameluck.compilation.function_errors import Misuse
-from sameluck.compilation.functions import (
-    Function,
-    changed_constants,
-    constants_of,
-    is_builtin,
-)
+from sameluck.compilation.functions import Function, changed_constants, constants_of, is_builtin
 from sameluck.environments.base import Environment, draw_function_of, prepared_parameters
 from sameluck.errors import Invalid
 from sameluck.experiment import Experiment
@@ -226,10 +221,7 @@ def check_equal(runner: PolicyRunner, arms: list[Ints], rewards: list[Floats], w
     """Raise `Invalid` if two runs of a replication differ in arms or, but for rounding, in cumulative rewards."""
     # NumPy's and the compiler's logarithms may differ in the last bit.
     tolerance = 1e-9 * max(float(np.abs(sums).max(initial=0.0)) for sums in rewards)
-    unequal = {
-        "arms": arms[0] != arms[1],
-        "rewards": np.abs(rewards[0] - rewards[1]) > tolerance,
-    }
+    unequal = {"arms": arms[0] != arms[1], "rewards": np.abs(rewards[0] - rewards[1]) > tolerance}
     periods = {
         result: int(np.argmax(where)) + 1 for result, where in unequal.items() if where.any()
     }

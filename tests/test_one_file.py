@@ -53,11 +53,7 @@ class Fixed(_Parameters, Environment):
     """Every reward of an arm is its mean: rewards without noise."""
 
     __slots__ = ()
-
-    @staticmethod
-    def sample() -> str:
-        """A text form to show."""
-        return "fixed(1, 2)"
+    sample = "fixed(1, 2)"
 
 
 @draws(Fixed)

@@ -19,9 +19,7 @@ class Design:
 
     __slots__ = ()
     shares_rewards = False  # whether all policies of a replication read the same rewards
-    indexed_by_period = (
-        False  # whether rewards are indexed by period rather than by position in the stack
-    )
+    indexed_by_period = False  # whether rewards are indexed by period, not by position in the stack
 
     @property
     def label(self) -> str:

@@ -1,4 +1,4 @@
-"""`Experiment`: the frozen definition of a comparison, checked on construction."""
+"""`Experiment`: the frozen definition of a comparison, checked on construction; `Capabilities` of its rewards."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
 from types import MappingProxyType
-from typing import Any, NotRequired, TypedDict
+from typing import Any, NamedTuple, NotRequired, TypedDict
 
 import numpy as np
 
 from sameluck import text_forms
 from sameluck.arrays import Ints
 from sameluck.design import Design, Replay, as_design
+from sameluck.environments.base import Environment
 from sameluck.errors import Invalid, did_you_mean, shown
 from sameluck.policies.base import Policy
 from sameluck.policies.registry import as_policy
@@ -206,6 +207,37 @@ class Experiment:
     def from_toml(cls, text: str) -> Experiment:
         """Return the experiment that `to_toml` wrote."""
         return cls.from_dict(read_toml(text))
+
+
+class Capabilities(NamedTuple):
+    """Properties of rewards that decide which questions have an answer.
+
+    Metrics, adjustments, twins, plans and live experiments ask here, and nowhere else compare classes of environments
+    or designs.
+    """
+
+    is_simulated: bool  # the environment is known: its rewards can be read and simulated again
+    has_arm_means: bool  # each arm has one true mean in a replication, and it is known
+    has_instances: bool  # each replication has its own arms, drawn from a prior
+    is_stationary: bool  # an arm's distribution does not move; assumed of real users
+    has_stacks: bool  # the k-th reward of an arm is one entry, in whatever period it is read
+
+    @property
+    def is_iid(self) -> bool:
+        """Return whether the rewards of an arm are i.i.d. over periods and replications."""
+        return self.is_stationary and not self.has_instances
+
+
+def capabilities_of(environment: Environment | None, design: Design | None = None) -> Capabilities:
+    """Return the capabilities of an environment, None for real users, under a design."""
+    is_stationary = environment is None or not environment.is_moving
+    return Capabilities(
+        is_simulated=environment is not None,
+        has_arm_means=environment is not None and is_stationary,
+        has_instances=environment is not None and environment.is_prior,
+        is_stationary=is_stationary,
+        has_stacks=design is None or not design.indexed_by_period,
+    )
 
 
 def require_experiment(function: str, experiment: object) -> None:

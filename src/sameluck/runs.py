@@ -15,11 +15,10 @@ import numpy as np
 
 from sameluck import text_forms
 from sameluck.arrays import Floats, Ints
-from sameluck.capabilities import Capabilities, capabilities_of
 from sameluck.environments.base import Environment
 from sameluck.environments.registry import as_environment
 from sameluck.errors import Invalid, optional, shown
-from sameluck.experiment import Experiment
+from sameluck.experiment import Capabilities, Experiment, capabilities_of
 from sameluck.files import write_whole
 from sameluck.frames import Frames
 
@@ -163,17 +162,14 @@ class Runs(Frames):
             raise Invalid(
                 f"these runs report at {self.checkpoints.tolist()}, not at all of {list(checkpoints)}"
             )
+        by_policy = ("rewards", "pulls", "totals", "exploration_excess")
+        present = {name: getattr(self, name) for name in by_policy}
         return replace(
             self,
             checkpoints=self.checkpoints[indices],
-            rewards=self.rewards[:, :, indices],
-            pulls=self.pulls[:, :, indices],
             interactions=self.interactions[:, indices],
-            totals=None if self.totals is None else self.totals[:, :, indices],
-            exploration_excess=None
-            if self.exploration_excess is None
-            else self.exploration_excess[:, :, indices],
             observed=self._observed_at(int(indices[-1])),
+            **{name: array[:, :, indices] for name, array in present.items() if array is not None},
         )
 
     def _observed_at(self, index: int) -> Floats | None:
@@ -188,25 +184,13 @@ class Runs(Frames):
     def part(self, start: int, count: int) -> Runs:
         """Return `count` replications from index `start` on."""
         rows = slice(start, start + count)
-        return replace(
-            self,
-            rewards=self.rewards[rows],
-            pulls=self.pulls[rows],
-            interactions=self.interactions[rows],
-            first=self.first + start,
-            totals=None if self.totals is None else self.totals[rows],
-            exploration_excess=None
-            if self.exploration_excess is None
-            else self.exploration_excess[rows],
-            observed=None if self.observed is None else self._observed_in(rows),
-        )
-
-    def _observed_in(self, rows: slice) -> Floats | None:
-        ends = np.concatenate([[0], np.cumsum(self.depths.sum(axis=(1, 2)))])
-        first, stop, _ = rows.indices(self.replications)
-        return (
-            None if self.observed is None else self.observed[ends[first] : ends[max(first, stop)]]
-        )
+        arrays = {name: getattr(self, name) for name in _BY_REPLICATION}
+        changes = {name: array[rows] for name, array in arrays.items() if array is not None}
+        if self.observed is not None:
+            ends = np.concatenate([[0], np.cumsum(self.depths.sum(axis=(1, 2)))])
+            first, stop, _ = rows.indices(self.replications)
+            changes["observed"] = self.observed[ends[first] : ends[max(first, stop)]]
+        return replace(self, first=self.first + start, **changes)
 
     @classmethod
     def concat(cls, parts: Iterable[Runs]) -> Runs:
@@ -220,15 +204,12 @@ class Runs(Frames):
                 f"Runs.concat needs at least one part, each of them Runs, got {shown(parts)}"
             )
         first, following = parts[0], parts[0].first
-        longest = max(
-            (part.experiment for part in parts), key=lambda experiment: experiment.replications
-        )
+        longest = max(parts, key=lambda part: part.experiment.replications).experiment
         definition = _definition(first)
         for part in parts:
             other = definition if part is first else _definition(part)
-            if different := [
-                name for name, value in other.items() if definition.get(name) != value
-            ]:
+            different = [name for name, value in other.items() if definition.get(name) != value]
+            if different:
                 raise Invalid(
                     f"Runs.concat: the parts belong to different experiments: they differ in {', '.join(different)}"
                 )

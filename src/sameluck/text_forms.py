@@ -166,18 +166,13 @@ def _spread_field(parameters_class: type) -> str | None:
     return _first_field(parameters_class, lambda hint: get_origin(hint) is Sequence)
 
 
-def _nested_field(parameters_class: type) -> str | None:
-    """Return the first field, if it holds another object with a text form."""
-    return _first_field(
-        parameters_class, lambda hint: _holds_objects(hint) and get_origin(hint) is not Sequence
-    )
+def _nested_field(parameters_class: type, *, several: bool = False) -> str | None:
+    """Return the first field, if it holds another object with a text form, or several of them."""
 
+    def fits(hint: object) -> bool:
+        return _holds_objects(hint) and (get_origin(hint) is Sequence) is several
 
-def _field_of_objects(parameters_class: type) -> str | None:
-    """Return the first field, if it holds several objects with text forms."""
-    return _first_field(
-        parameters_class, lambda hint: _holds_objects(hint) and get_origin(hint) is Sequence
-    )
+    return _first_field(parameters_class, fits)
 
 
 def _holds_objects(hint: object) -> bool:
@@ -205,7 +200,7 @@ def _build(call: Call, classes: Mapping[str, type[T]], subject: str, text: str) 
         fields[nested] = _build(inner, classes, subject, text)
     elif isinstance(inner, str):
         fields[nested] = parse(inner, classes, subject)
-    listed = _field_of_objects(parameters_class) or ""
+    listed = _nested_field(parameters_class, several=True) or ""
     if is_listed(items := fields.get(listed)):
         fields[listed] = tuple(
             _build(item, classes, subject, text) if isinstance(item, Call) else item
@@ -241,30 +236,24 @@ def _by_name(parameters_class: type, call: Call, text: str) -> dict[str, object]
         field for field in names if field not in fields and field not in _defaults(parameters_class)
     ]
     if missing:
-        hint = (
-            f"; for example {parameters_class.sample()}"
-            if hasattr(parameters_class, "sample")
-            else ""
-        )
+        sample = getattr(parameters_class, "sample", None)
+        hint = f"; for example {sample}" if isinstance(sample, str) else ""
         raise Invalid(f"{text!r} lacks {', '.join(missing)}{hint}")
     return fields
 
 
 def example(parameters_class: type) -> str:
-    """Return a short text form for messages and listings: the class's `sample()`, or its defaults or fields."""
-    if hasattr(parameters_class, "sample"):
-        return str(parameters_class.sample())
-    missing = [
-        name
-        for name in getattr(parameters_class, "_fields", ())
-        if name not in _defaults(parameters_class)
-    ]
+    """Return a short text form for messages and listings: the class's `sample`, or its defaults or fields."""
+    if isinstance(sample := getattr(parameters_class, "sample", None), str):
+        return sample
+    defaults = _defaults(parameters_class)
+    missing = [name for name in getattr(parameters_class, "_fields", ()) if name not in defaults]
     if missing and parameters_class.__module__.partition(".")[0] != "sameluck":
         return f"{name_of(parameters_class)}({', '.join(f'{name}=...' for name in missing)})"
     if missing:
         name = f"{parameters_class.__module__}.{parameters_class.__name__}"
         raise Invalid(
-            f"{name} needs a default for every field or a static method `sample`; if it is a helper, such as "
+            f"{name} needs a default for every field or a text `sample`; if it is a helper, such as "
             "the rule of a policy, start its name with an underscore"
         )
     return write(parameters_class())

@@ -69,7 +69,7 @@ print(sl.simulate(experiment, Certain((0.0, 1.0)), workers=1).rewards.tolist())
 
 # An edit of one source that changes what a compiled loop in *another* file does, and a policy that shows it.
 EDITS = {
-    "policies/baselines.py": (
+    "policies/simple.py": (
         "always(1)",
         lambda text: text.replace("    return policy.arm\n", "    return 0\n"),
     ),

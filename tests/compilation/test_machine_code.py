@@ -7,7 +7,7 @@ import pytest
 from sameluck.compilation import machine_code
 from sameluck.compilation.decorators import Loop
 from sameluck.policies.base import select, selects
-from sameluck.policies.baselines import Always
+from sameluck.policies.simple import Always
 
 
 class Mine(NamedTuple):

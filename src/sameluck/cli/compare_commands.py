@@ -13,7 +13,6 @@ import click
 import sameluck as sl
 from sameluck import text_forms
 from sameluck.adapters import dask as dask_adapter
-from sameluck.capabilities import capabilities_of
 from sameluck.cli.experiment_options import (
     Command,
     OptionValues,
@@ -35,6 +34,7 @@ from sameluck.cli.output import (
     written,
 )
 from sameluck.environments.base import Environment
+from sameluck.experiment import capabilities_of
 from sameluck.files import made_with, make_folder, write_whole
 from sameluck.inference.interval_methods import INTERVALS, STUDENT, TWIN
 from sameluck.inference.requests import Request, check_request

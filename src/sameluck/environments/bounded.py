@@ -36,10 +36,7 @@ class Beta(_BetaFields, Environment):
     """
 
     __slots__ = ()
-
-    @staticmethod
-    def sample() -> str:
-        return "beta(0.7, 0.3, concentration=5)"
+    sample = "beta(0.7, 0.3, concentration=5)"
 
     def check(self, arms: int) -> None:
         check_means(self, self.means, arms, above=0, below=1)
@@ -72,10 +69,7 @@ class ContinuousUniform(_ContinuousUniformFields, Environment):
     """Uniform distribution on the interval from `low[arm]` to `high`, which is one number, or one per arm."""
 
     __slots__ = ()
-
-    @staticmethod
-    def sample() -> str:
-        return "continuous_uniform(0.2, 0, high=1)"
+    sample = "continuous_uniform(0.2, 0, high=1)"
 
     @property
     def means(self) -> tuple[float, ...]:

@@ -31,9 +31,7 @@ class ByFamily(_ByFamilyFields, Environment):
     def __init__(self, *_values: object, **_named: object) -> None:
         self._check_environments()
 
-    @staticmethod
-    def sample() -> str:
-        return "by_family(bernoulli(0.3, 0.2), lognormal(0.4, sigma=2))"
+    sample = "by_family(bernoulli(0.3, 0.2), lognormal(0.4, sigma=2))"
 
     @property
     def _families(self) -> Sequence[Environment]:

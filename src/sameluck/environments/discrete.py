@@ -26,10 +26,7 @@ class Bernoulli(_BernoulliFields, Environment):
 
     __slots__ = ()
     binary = True
-
-    @staticmethod
-    def sample() -> str:
-        return "bernoulli(0.7, 0.3)"
+    sample = "bernoulli(0.7, 0.3)"
 
     def check(self, arms: int) -> None:
         check_means(self, self.means, arms, at_least=0, at_most=1)
@@ -42,9 +39,7 @@ class CompiledBernoulli(NamedTuple):
     """Success probabilities (replication, arm)."""
 
     probability: Floats
-    threshold: NDArray[
-        np.uint64
-    ]  # how many of the 2^53 values of `uniform` are below `probability`
+    threshold: NDArray[np.uint64]  # how many of the 2^53 values of `uniform` are below it
 
 
 def compiled_bernoulli(probability: Floats) -> CompiledBernoulli:
@@ -70,10 +65,7 @@ class Categorical(_CategoricalFields, Environment):
     """
 
     __slots__ = ()
-
-    @staticmethod
-    def sample() -> str:
-        return "categorical([0.1, 0.3, 0.6], [0.2, 0.4, 0.4], values=[1, 2, 3])"
+    sample = "categorical([0.1, 0.3, 0.6], [0.2, 0.4, 0.4], values=[1, 2, 3])"
 
     @property
     def arms(self) -> int | None:
@@ -124,10 +116,7 @@ class Poisson(_PoissonFields, Environment):
     """Poisson distribution with mean `means[arm]`, such as clicks or orders per visit."""
 
     __slots__ = ()
-
-    @staticmethod
-    def sample() -> str:
-        return "poisson(3.0, 2.0)"
+    sample = "poisson(3.0, 2.0)"
 
     def check(self, arms: int) -> None:
         check_means(self, self.means, arms, at_least=0, at_most=1e6)

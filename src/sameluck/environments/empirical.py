@@ -27,10 +27,7 @@ class Empirical(_EmpiricalFields, Environment):
     """Empirical distribution: rewards drawn with replacement from the values observed for the arm."""
 
     __slots__ = ()
-
-    @staticmethod
-    def sample() -> str:
-        return "empirical([0, 1, 1], [2.5, 0])"
+    sample = "empirical([0, 1, 1], [2.5, 0])"
 
     @classmethod
     def from_log(

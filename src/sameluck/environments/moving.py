@@ -137,10 +137,7 @@ class Drifting(_DriftingFields, Moving):
     """
 
     __slots__ = ()
-
-    @staticmethod
-    def sample() -> str:
-        return "drifting(bernoulli(0.7, 0.3), bernoulli(0.3, 0.7), over=1000)"
+    sample = "drifting(bernoulli(0.7, 0.3), bernoulli(0.3, 0.7), over=1000)"
 
     def check(self, arms: int) -> None:
         self._check_arms(arms)
@@ -178,10 +175,7 @@ class Switching(_SwitchingFields, Moving):
     """
 
     __slots__ = ()
-
-    @staticmethod
-    def sample() -> str:
-        return "switching(bernoulli(0.7, 0.3), bernoulli(0.3, 0.7), every=500)"
+    sample = "switching(bernoulli(0.7, 0.3), bernoulli(0.3, 0.7), every=500)"
 
     def check(self, arms: int) -> None:
         self._check_arms(arms)

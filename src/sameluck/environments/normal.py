@@ -36,10 +36,7 @@ class Gaussian(_GaussianFields, Environment):
     """Normal distribution with mean `means[arm]`; `sd` is one number, or one per arm."""
 
     __slots__ = ()
-
-    @staticmethod
-    def sample() -> str:
-        return "gaussian(1.0, 0.8, sd=1.0)"
+    sample = "gaussian(1.0, 0.8, sd=1.0)"
 
     def check(self, arms: int) -> None:
         check_means(self, self.means, arms, **REWARD_LIMITS)
@@ -79,10 +76,7 @@ class GaussianMixture(_GaussianMixtureFields, Environment):
     """
 
     __slots__ = ()
-
-    @staticmethod
-    def sample() -> str:
-        return "gaussian_mixture([0, 5], [1, 2], sd=0.5, weights=[[0.9, 0.1], [0.5, 0.5]])"
+    sample = "gaussian_mixture([0, 5], [1, 2], sd=0.5, weights=[[0.9, 0.1], [0.5, 0.5]])"
 
     @property
     def arms(self) -> int | None:
@@ -148,10 +142,7 @@ class TruncatedGaussian(_TruncatedGaussianFields, Environment):
     """
 
     __slots__ = ()
-
-    @staticmethod
-    def sample() -> str:
-        return "truncated_gaussian(0.7, 0.5, sd=0.2, low=0, high=1)"
+    sample = "truncated_gaussian(0.7, 0.5, sd=0.2, low=0, high=1)"
 
     @property
     def means(self) -> tuple[float, ...]:
@@ -227,10 +218,7 @@ class StudentT(_StudentTFields, Environment):
     """
 
     __slots__ = ()
-
-    @staticmethod
-    def sample() -> str:
-        return "student_t(0.3, 0, scale=1, df=3)"
+    sample = "student_t(0.3, 0, scale=1, df=3)"
 
     def check(self, arms: int) -> None:
         check_means(self, self.means, arms, **REWARD_LIMITS)

@@ -26,10 +26,7 @@ class Exponential(_ExponentialFields, Environment):
     """Exponential distribution with mean `means[arm]`, such as times until an event."""
 
     __slots__ = ()
-
-    @staticmethod
-    def sample() -> str:
-        return "exponential(1.2, 1.0)"
+    sample = "exponential(1.2, 1.0)"
 
     def check(self, arms: int) -> None:
         check_means(self, self.means, arms, at_least=0, at_most=MAX_REWARD)
@@ -53,10 +50,7 @@ class Lognormal(_LognormalFields, Environment):
     """
 
     __slots__ = ()
-
-    @staticmethod
-    def sample() -> str:
-        return "lognormal(22, 20, sigma=0.5)"
+    sample = "lognormal(22, 20, sigma=0.5)"
 
     def check(self, arms: int) -> None:
         check_means(self, self.means, arms, above=0, at_most=_MAX_MEAN)
@@ -81,10 +75,7 @@ class ZeroInflatedLognormal(_ZeroInflatedLognormalFields, Environment):
     """
 
     __slots__ = ()
-
-    @staticmethod
-    def sample() -> str:
-        return "zero_inflated_lognormal(0.05, 0.04, amount=60, sigma=1)"
+    sample = "zero_inflated_lognormal(0.05, 0.04, amount=60, sigma=1)"
 
     @property
     def means(self) -> tuple[float, ...]:

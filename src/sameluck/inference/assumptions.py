@@ -15,9 +15,8 @@ import numpy as np
 
 from sameluck import text_forms
 from sameluck.arrays import Floats
-from sameluck.capabilities import capabilities_of
 from sameluck.environments.base import Environment, draw, prepared_parameters
-from sameluck.experiment import Experiment
+from sameluck.experiment import Experiment, capabilities_of
 from sameluck.inference.effects import Effect, differences, has_equal_results, has_prior
 from sameluck.inference.requests import Pair, Request
 from sameluck.policies.base import Policy, RewardScale, rescaled, reward_scale

@@ -10,11 +10,10 @@ from numbers import Real
 from typing import Any, TypeAlias, TypeVar, cast
 
 from sameluck import text_forms
-from sameluck.capabilities import capabilities_of
 from sameluck.environments.checks import MAX_REWARD
 from sameluck.environments.discrete import Bernoulli
 from sameluck.errors import Invalid, did_you_mean, shown
-from sameluck.experiment import Experiment
+from sameluck.experiment import Experiment, capabilities_of
 from sameluck.policies import external
 from sameluck.policies.base import Policy, needs_binary
 from sameluck.policies.batched import Batched, batch_of

@@ -62,10 +62,6 @@ class Batched(NamedTuple):
     policy: Policy | str
     size: int
 
-    @staticmethod
-    def sample() -> str:
-        return "batched(ucb1(alpha=2), size=10)"
-
     @property
     def needs_binary(self) -> bool:
         return needs_binary(self._rule)
@@ -114,6 +110,9 @@ class Batched(NamedTuple):
         # Under the class that is compiled, or a policy defined again would run the previous machine code.
         inner = as_compiled(_without_memory(self._rule, arms, horizon))
         return _Batched(inner, self.size)
+
+
+Batched.sample = "batched(ucb1(alpha=2), size=10)"  # type: ignore[attr-defined]  # not a field
 
 
 def batch_of(policy: Policy) -> int:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from sameluck import text_forms
 from sameluck.arrays import Ints
-from sameluck.capabilities import capabilities_of
 from sameluck.design import Design
 from sameluck.environments.base import Environment, EnvironmentLike
 from sameluck.environments.registry import as_environment
 from sameluck.errors import Invalid, TooLarge
-from sameluck.experiment import Experiment
+from sameluck.experiment import Experiment, capabilities_of
 from sameluck.policies.base import needs_binary
 
 

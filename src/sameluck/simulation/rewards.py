@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from sameluck.arrays import Floats, Ints
-from sameluck.capabilities import capabilities_of
 from sameluck.compilation.decorators import compiled
 from sameluck.compilation.functions import is_builtin
 from sameluck.environments.base import (
@@ -17,7 +16,7 @@ from sameluck.environments.base import (
     prepared_parameters,
 )
 from sameluck.errors import Invalid
-from sameluck.experiment import Experiment
+from sameluck.experiment import Experiment, capabilities_of
 from sameluck.randomness.streams import REWARD, Bits, stream, subkey, word
 from sameluck.runs import Runs
 from sameluck.simulation.refusals import check_rewards, draw_message

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, closing
@@ -15,14 +16,13 @@ from sameluck import text_forms
 from sameluck.compilation.decorators import announcing, load_compiler
 from sameluck.environments.base import EnvironmentLike
 from sameluck.experiment import Experiment, checked_checkpoints
-from sameluck.policies.baselines import Uniform
 from sameluck.policies.external import Makers, makers_of
+from sameluck.policies.simple import Uniform
 from sameluck.runs import Runs
 from sameluck.simulation.function_checks import probe_functions
 from sameluck.simulation.kept_runs import KeptRuns
 from sameluck.simulation.object_runner import ObjectRunner, check_object
 from sameluck.simulation.preconditions import check_memory, checked_replications, fitted
-from sameluck.simulation.progress import PrintedProgress
 from sameluck.simulation.tasks import Work, split
 from sameluck.simulation.workers import MapLike, assemble, map_tasks, run_tasks
 from sameluck.validation import require_callable, require_flag, require_whole
@@ -31,6 +31,7 @@ Progress: TypeAlias = Callable[[int, int], object]
 ProgressLike: TypeAlias = Progress | bool  # True prints
 
 _MAX_WORKERS = 1024
+_SILENT_SECONDS = 1.0  # shorter work prints no progress
 # Seconds of a task: short for progress here, longer where it is sent elsewhere.
 _SECONDS, _SECONDS_ELSEWHERE = 0.25, 1.0
 # Tasks per worker and policy: at the end, workers wait for the last task.
@@ -190,3 +191,43 @@ def available_workers() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+class PrintedProgress:
+    """Prints a line on standard error for every tenth of the work, from the second second on."""
+
+    def __init__(self) -> None:
+        self._started, self._tenths = time.monotonic(), 0
+
+    def __call__(self, done: int, total: int) -> None:
+        """Print if another tenth is done."""
+        seconds, tenths = time.monotonic() - self._started, 10 * done // max(total, 1)
+        if seconds < _SILENT_SECONDS or tenths <= self._tenths:
+            return
+        self._tenths = tenths
+        left = f"about {seconds * (total - done) / done:,.0f} s left"
+        state = f"done in {seconds:,.0f} s" if done >= total else left
+        _print_line(f"{10 * tenths}%, {state}")
+
+
+class PrintedRace:
+    """Prints a race's progress on standard error: for every tenth and every drop-out, at most once per second."""
+
+    def __init__(self, max_replications: int) -> None:
+        self._max_replications = max_replications
+        self._printed, self._last = time.monotonic(), (0, 0)
+
+    def __call__(self, replications: int, names: tuple[str, ...]) -> None:
+        """Print if another tenth is done, or if fewer policies remain than in the last line."""
+        now, state = time.monotonic(), (len(names), 10 * replications // self._max_replications)
+        if now - self._printed < _SILENT_SECONDS or state == self._last:
+            return
+        self._printed, self._last = now, state
+        policies = "policy" if len(names) == 1 else "policies"
+        left = f"{len(names):,} {policies} left"
+        _print_line(f"{replications:,} of at most {self._max_replications:,} replications, {left}")
+
+
+def _print_line(text: str) -> None:
+    # Whole lines: a notebook and a log show control characters as they are.
+    print(f"sameluck: {text}", file=sys.stderr, flush=True)  # noqa: T201

@@ -120,9 +120,7 @@ def assemble(
     return assembly.runs()
 
 
-Instances: TypeAlias = Sequence[
-    tuple[Environment, range]
-]  # environments, each with its replications
+Instances: TypeAlias = Sequence[tuple[Environment, range]]  # each with its replications
 
 
 def runs_in_each(
@@ -225,9 +223,8 @@ def _serve(
     connection: Connection,
     inherited: Sequence[Connection],
 ) -> None:
-    signal.signal(
-        signal.SIGINT, signal.SIG_IGN
-    )  # Ctrl-C reaches this process too; the first one ends it
+    # Ctrl-C reaches this process too; the first process ends it.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     for other in inherited:
         other.close()  # or the end of the first process would not be noticed

@@ -20,17 +20,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from sameluck.capabilities import capabilities_of
 from sameluck.environments.base import EnvironmentLike
 from sameluck.environments.registry import as_environment
 from sameluck.errors import Invalid
-from sameluck.experiment import Experiment
+from sameluck.experiment import Experiment, capabilities_of
 from sameluck.inference.assumptions import moving_environment, simulated_scale_mismatch
 from sameluck.inference.racing.race_results import Race
 from sameluck.inference.racing.race_state import RaceState, Rules
 from sameluck.intervals import check_level
 from sameluck.policies.base import Policy
-from sameluck.simulation.progress import PrintedRace
+from sameluck.simulation.simulate import PrintedRace
 from sameluck.validation import require_callable, require_number
 
 MIN_REPLICATIONS = 30

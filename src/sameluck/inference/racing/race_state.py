@@ -13,10 +13,9 @@ import numpy as np
 
 from sameluck import text_forms
 from sameluck.arrays import Floats
-from sameluck.capabilities import capabilities_of
 from sameluck.environments.base import Environment
 from sameluck.errors import Invalid
-from sameluck.experiment import Experiment
+from sameluck.experiment import Experiment, capabilities_of
 from sameluck.files import write_whole
 from sameluck.inference.racing.race_results import Race, Runner
 from sameluck.inference.simultaneous import one_sided_level

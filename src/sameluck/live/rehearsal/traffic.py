@@ -16,7 +16,6 @@ from typing import Any, NamedTuple, TypeAlias, cast
 import numpy as np
 
 from sameluck import text_forms
-from sameluck.capabilities import capabilities_of
 from sameluck.environments.base import (
     NO_CONTEXT,
     EnvironmentLike,
@@ -26,6 +25,7 @@ from sameluck.environments.base import (
 )
 from sameluck.environments.registry import as_environment
 from sameluck.errors import Invalid, shown
+from sameluck.experiment import capabilities_of
 from sameluck.live.experiment import LiveExperiment
 from sameluck.live.records import AssignmentDetails
 from sameluck.live.state.result_notes import moving_caution

@@ -1,4 +1,4 @@
-"""Policies that explore in rounds and then drop arms: `ExploreThenCommit` and `SuccessiveElimination`."""
+"""Simple policies: `Uniform`, `Always`, `ExploreThenCommit` and `SuccessiveElimination`."""
 
 from __future__ import annotations
 
@@ -9,10 +9,43 @@ import numpy as np
 
 from sameluck.arrays import Floats
 from sameluck.compilation.decorators import branch_hint
-from sameluck.policies.base import RewardScale, Tally, selects
+from sameluck.policies.base import RewardScale, Tally, probabilities, selects
 from sameluck.policies.fast.rule_tables import natural_logs
-from sameluck.randomness.streams import Key
+from sameluck.randomness.samplers import uniform
+from sameluck.randomness.streams import Key, at
 from sameluck.validation import require_number, require_whole
+
+
+class Uniform(NamedTuple):
+    """Play an arm chosen uniformly at random in each period."""
+
+
+@selects(Uniform)
+def _uniform(policy: Uniform, tally: Tally, period: int, noise: Key) -> np.int64:
+    return np.int64(uniform(at(noise, period, 0)) * tally.pulls.size)
+
+
+@probabilities(Uniform)
+def _even_probabilities(policy: Uniform, tally: Tally, period: int, probabilities: Floats) -> None:
+    for arm in range(probabilities.size):
+        probabilities[arm] = 1.0 / probabilities.size
+
+
+class Always(NamedTuple):
+    """Play the same arm, an index from 0, in every period."""
+
+    arm: int
+
+    def check(self, arms: int) -> None:
+        require_whole("Always.arm", self.arm, 0, arms - 1)
+
+
+Always.sample = "always(0)"  # type: ignore[attr-defined]  # not a field
+
+
+@selects(Always)
+def _always(policy: Always, tally: Tally, period: int, noise: Key) -> int:
+    return policy.arm
 
 
 class ExploreThenCommit(NamedTuple):

@@ -60,13 +60,10 @@ simultaneous_option = click.option(
 
 def interval_option(default: str) -> Callable[[Command], Command]:
     """Return the option for the interval; its help names every interval."""
-    help_text = f"{listed_with_or(INTERVALS)}.  [default: {default}]"
-    return click.option("--interval", help=help_text)
+    return click.option("--interval", help=f"{listed_with_or(INTERVALS)}.  [default: {default}]")
 
 
 workers_option = click.option("--workers", type=int, help="Threads.  [default: all cores]")
-
-
 twin_option = click.option(
     "--twin",
     "with_twin",
@@ -158,7 +155,6 @@ def _twin(runs: sl.Runs, request: OptionValues, makers: Makers | None) -> sl.Twi
 def comparison_record(
     result: sl.Comparison, split: sl.VarianceSplit | None = None, twin: sl.Twin | None = None
 ) -> dict[str, object]:
-    """Return a comparison as a record for JSON."""
     environment = result.runs.environment
     return {
         **made_with(),

@@ -14,9 +14,14 @@ from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 import httpx
 
 from sameluck.client import calls
-from sameluck.client.attempts import ASSIGN_SECONDS, AsyncSender, Sender
 from sameluck.client.calls import Call, ExperimentCalls
-from sameluck.client.connection import Connection, NotReceived
+from sameluck.client.connection import (
+    ASSIGN_SECONDS,
+    AsyncSender,
+    Connection,
+    NotReceived,
+    Sender,
+)
 from sameluck.client.decoding import ExperimentDocument, trace_of
 from sameluck.errors import Invalid, SameluckError, Unavailable, Unknown, shown
 from sameluck.experiment import Experiment

@@ -10,8 +10,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 import httpx
 
 from sameluck.client.async_client import AsyncRemoteExperiment, ClientCore
-from sameluck.client.attempts import ASSIGN_SECONDS, BlockingSender
-from sameluck.client.connection import Connection
+from sameluck.client.connection import ASSIGN_SECONDS, BlockingSender, Connection
 from sameluck.experiment import Experiment
 
 A = TypeVar("A")

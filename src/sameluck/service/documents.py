@@ -105,8 +105,7 @@ _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 
 def respond_record(record: Assignment | Receipt, status: int = 200) -> Response:
     """Return a response in JSON for a record whose numbers are finite; faster than `respond`."""
-    content = _encode(record._asdict())
-    return Response(content, status_code=status, media_type="application/json")
+    return Response(_encode(record._asdict()), status, media_type="application/json")
 
 
 def item_of(answer: Assignment | Receipt | SameluckError) -> dict[str, object]:

@@ -250,8 +250,7 @@ class LoadedExperiments:
 
     async def _fallback_assignment(self, name: str) -> Assignment:
         """Answer a unit before the experiment is loaded: reading its settings is quick, its ledger is not."""
-        live = await self._async_store.peek(name, makers=self.makers)
-        return live.fallback_assignment
+        return (await self._async_store.peek(name, makers=self.makers)).fallback_assignment
 
     async def _for_assignment(self, id: str, work: Callable[[Loaded], Awaitable[T]]) -> T:
         (name,) = await self._names_of([id])

@@ -83,8 +83,7 @@ class Refused(Exception):
 
 def status_of(error: SameluckError) -> int:
     """Return the HTTP status code of an error, by its nearest class in the table."""
-    classes = type(error).__mro__
-    return next((STATUSES[base] for base in classes if base in STATUSES), 500)
+    return next((STATUSES[base] for base in type(error).__mro__ if base in STATUSES), 500)
 
 
 def document(status: int, code: str, detail: str) -> dict[str, object]:

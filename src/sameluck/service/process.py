@@ -15,7 +15,7 @@ from sameluck.live.store import Store
 from sameluck.service.addresses import Address
 from sameluck.service.api_tokens import SESSION, Tokens
 from sameluck.service.app import create_app
-from sameluck.service.dashboard.sessions import Sessions
+from sameluck.service.dashboard.visitors import Sessions
 from sameluck.service.demo import run_demo
 from sameluck.service.loaded_experiments import LoadedExperiments
 
@@ -112,8 +112,8 @@ class ServiceProcess:
             background=run_demo if demo else None,
         )
         sessions: Sessions = self._app.state.sessions
-        login = sessions.create_link(self.token) if self.token else "/login"
-        self.dashboard = self.url + login  # where a browser begins; the link works once
+        # Where a browser begins; the link works once.
+        self.dashboard = self.url + (sessions.create_link(self.token) if self.token else "/login")
 
         config = uvicorn.Config(
             self._app,

@@ -8,7 +8,7 @@ import pytest
 
 import sameluck as sl
 from sameluck.live.databases.rows import EntryRow
-from sameluck.service.dashboard.sessions import COOKIE
+from sameluck.service.dashboard.visitors import COOKIE
 
 HOSTILE = '<script>alert("1")</script>'
 

@@ -88,7 +88,6 @@ class DatabaseOptions(NamedTuple):
 
     @contextmanager
     def open_experiment(self, name: str, *, read_only: bool = False) -> Iterator[sl.LiveExperiment]:
-        """Open the store and yield the experiment."""
         with self.open(read_only=read_only) as store:
             yield store.peek(name, makers=self.import_makers())
 
@@ -116,7 +115,6 @@ class DatabaseOptions(NamedTuple):
         return f"start an experiment with: {self.next_command('start', 'FILE.toml')}, or name another --db"
 
     def import_makers(self) -> dict[str, Maker]:
-        """Import the functions that `--maker` names."""
         functions = {}
         for maker in self.makers:
             name, _, location = maker.partition("=")

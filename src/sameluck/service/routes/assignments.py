@@ -94,5 +94,4 @@ async def void(id: Id, caller: ServeCaller) -> None:
 @router.get("/v1/assignments/{id}", response_model=AssignmentDetailsModel)
 async def describe(id: Id, caller: ReadCaller) -> Response:
     """Return all details of an assignment, for the analyst."""
-    description = await caller.experiments.describe(id)
-    return respond(description._asdict())
+    return respond((await caller.experiments.describe(id))._asdict())

@@ -59,8 +59,7 @@ async def add_policy(name: Name, body: NewPolicy, caller: ManageCaller) -> Respo
         caller.service.limits.check_sizes(policies=len(live.experiment.policies) + 1)
         return live.add_policy(body.name, body.policy)
 
-    added = await caller.experiments.change(caller.name, name, work)
-    return respond(_record(added), 201)
+    return respond(_record(await caller.experiments.change(caller.name, name, work)), 201)
 
 
 @router.post("/policies/preview", response_model=AddedPolicyModel, tags=["policies"])

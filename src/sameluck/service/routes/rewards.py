@@ -53,8 +53,7 @@ async def reward(id: Id, body: RewardBody, caller: RewardCaller) -> Response:
     The first value counts. The same value again is a duplicate, so that the call is safe to repeat. Another value, or
     a value after the window, is a conflict (409).
     """
-    receipt = await caller.experiments.reward(id, body.value)
-    return respond_record(receipt)
+    return respond_record(await caller.experiments.reward(id, body.value))
 
 
 @router.post("/v1/rewards/batch", response_model=ReceiptList)

@@ -36,9 +36,8 @@ class TokenList(BaseModel):
 @router.post("", status_code=201, response_model=CreatedToken)
 async def create_token(body: NewToken, caller: ManageCaller) -> Response:
     """Create a token; no other response contains its secret."""
-    tokens = caller.service.tokens
     secret = await caller.experiments.change_store(
-        caller.name, lambda _: tokens.create(body.name, body.scopes)
+        caller.name, lambda _: caller.service.tokens.create(body.name, body.scopes)
     )
     return respond({"name": body.name, "token": secret}, 201)
 
@@ -46,13 +45,13 @@ async def create_token(body: NewToken, caller: ManageCaller) -> Response:
 @router.get("", response_model=TokenList)
 async def list_tokens(caller: ManageCaller) -> Response:
     """Return all tokens without their secrets."""
-    tokens = caller.service.tokens
-    listed = await caller.experiments.read_store(lambda _: tokens.list())
+    listed = await caller.experiments.read_store(lambda _: caller.service.tokens.list())
     return respond({"tokens": [token._asdict() for token in listed]})
 
 
 @router.delete("/{token:path}", status_code=204)
 async def revoke_token(token: Name, caller: ManageCaller) -> None:
     """Revoke a token; it is refused within a second. It is safe to repeat."""
-    tokens = caller.service.tokens
-    await caller.experiments.change_store(caller.name, lambda _: tokens.revoke(token))
+    await caller.experiments.change_store(
+        caller.name, lambda _: caller.service.tokens.revoke(token)
+    )

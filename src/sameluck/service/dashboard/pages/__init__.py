@@ -6,8 +6,7 @@ from fastapi import FastAPI
 
 from sameluck.service.dashboard.overview import Overviews
 from sameluck.service.dashboard.playground_simulations import Simulations
-from sameluck.service.dashboard.sessions import Sessions
-from sameluck.service.dashboard.visitors import LoginNeeded, redirect
+from sameluck.service.dashboard.visitors import LoginNeeded, Sessions, redirect
 from sameluck.service.routes import discovered_routes
 
 

@@ -43,13 +43,11 @@ async def show_experiment(
 
     def work(live: LiveExperiment) -> Response:
         overview = visitor.overviews.of(live)
-        stacks = _stacks(live, overview, replication, period)
-        notices = list(visitor.session.notices)
         response = page(
             "experiment.html",
             visitor=visitor,
-            notices=notices,
-            stacks=stacks,
+            notices=list(visitor.session.notices),
+            stacks=_stacks(live, overview, replication, period),
             **_values(overview, policy),
         )
         # A refresh replaces only parts of a page, and the notices are not among them.

@@ -6,8 +6,15 @@ from fastapi import APIRouter, Request, Response
 
 from sameluck.service.access import Service
 from sameluck.service.dashboard.page_responses import PageRoute, page
-from sameluck.service.dashboard.sessions import COOKIE, SECONDS, Sessions
-from sameluck.service.dashboard.visitors import CurrentVisitor, check_form, form_of, redirect
+from sameluck.service.dashboard.visitors import (
+    COOKIE,
+    SESSION_SECONDS,
+    CurrentVisitor,
+    Sessions,
+    check_form,
+    form_of,
+    redirect,
+)
 
 router = APIRouter(route_class=PageRoute)
 
@@ -59,7 +66,7 @@ def _with_session(request: Request, token: str) -> Response:
     response.set_cookie(
         COOKIE,
         sessions.open(token),
-        max_age=int(SECONDS),
+        max_age=int(SESSION_SECONDS),
         httponly=True,
         samesite="strict",
         secure=request.url.scheme == "https",

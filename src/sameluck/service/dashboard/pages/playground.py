@@ -28,8 +28,7 @@ async def show_playground(request: Request, visitor: CurrentVisitor) -> Response
     simulations: Simulations = request.app.state.simulations
     problem, simulation, start_path = "", None, ""
     try:
-        question = setting.question(visitor.service.limits)
-        simulation = await simulations.ask(question)
+        simulation = await simulations.ask(setting.question(visitor.service.limits))
         problem, start_path = simulation.problem, setting.start_path
     except SameluckError as error:
         problem = str(error)

@@ -63,6 +63,11 @@ class IntervalMethod:
         return float(values.mean() if self.is_of_the_mean else np.median(values))
 
     def interval(self, values: Floats, level: float) -> Interval:
+        """Return the interval of one column of differences.
+
+        It contains `centre(values)` and grows with the level. Its p-value is at most 1 - level exactly if it excludes
+        zero. Values that are all equal say nothing about their spread and give `UNKNOWN`.
+        """
         raise NotImplementedError
 
     def intervals(self, columns: Floats, level: float) -> list[Interval]:

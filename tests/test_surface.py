@@ -50,6 +50,14 @@ def test_names_that_moved_are_still_found():
         _ = sl.nothing
 
 
+@pytest.mark.parametrize(("former", "now"), sorted(sl._RENAMED.items()))
+def test_a_renamed_name_gives_the_new_name(former, now):
+    with pytest.raises(AttributeError, match=f"no attribute '{former}'; it is now sl.{now}$"):
+        getattr(sl, former)
+    assert now in sl.__all__
+    assert not hasattr(sl, former)
+
+
 def test_every_public_name_says_what_it_is_for():
     silent = [name for name in sl.__all__ if not (getattr(sl, name).__doc__ or "").strip()]
     assert silent == []

@@ -93,6 +93,14 @@ _MODULES = {
     "distribute": "sameluck.adapters.dask",
 }
 _OPTIONAL = {"AsyncClient": "sameluck.client", "Client": "sameluck.client"}  # these need an extra
+_RENAMED = {  # former names, for the message
+    "Description": "AssignmentDetails",
+    "Extension": "WindowExtension",
+    "Joining": "AddedPolicy",
+    "Live": "LiveOptions",
+    "Rederivation": "LedgerChanges",
+    "chances": "probabilities",
+}
 
 
 def __getattr__(name: str) -> Any:
@@ -105,7 +113,8 @@ def __getattr__(name: str) -> Any:
         module = import_module(package)
         if name in (*module.__all__, "open") and hasattr(module, name):
             return getattr(module, name)
-    raise AttributeError(f"module 'sameluck' has no attribute {name!r}")
+    renamed = f"; it is now sl.{_RENAMED[name]}" if name in _RENAMED else ""
+    raise AttributeError(f"module 'sameluck' has no attribute {name!r}{renamed}")
 
 
 def __dir__() -> list[str]:

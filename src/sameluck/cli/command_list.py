@@ -72,9 +72,8 @@ class CommandGroup(click.Group):
         self.prefix = prefix
 
     def list_commands(self, context: click.Context) -> list[str]:
-        names = [
-            words.removeprefix(self.prefix) for words in COMMANDS if words.startswith(self.prefix)
-        ]
+        listed = [words for words in COMMANDS if words.startswith(self.prefix)]
+        names = [words.removeprefix(self.prefix) for words in listed]
         return [name for name in names if " " not in name]
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:

@@ -137,13 +137,9 @@ def write_comparison(
     for purpose, path in outputs.items():
         if path is not None:
             writers[purpose](Path(path))
-    texts = [
-        str(result),
-        *([wrapped(split.verdict)] if split else []),
-        *([str(twin)] if twin else []),
-    ]
+    texts = [str(result), wrapped(split.verdict) if split else "", str(twin) if twin else ""]
     record = partial(comparison_record, result, split, twin)
-    return Output("\n\n".join(texts), record, written(outputs))
+    return Output("\n\n".join(filter(None, texts)), record, written(outputs))
 
 
 def _twin(runs: sl.Runs, request: OptionValues, makers: Makers | None) -> sl.Twin:
@@ -156,6 +152,7 @@ def comparison_record(
     result: sl.Comparison, split: sl.VarianceSplit | None = None, twin: sl.Twin | None = None
 ) -> dict[str, object]:
     environment = result.runs.environment
+    values = [value._asdict() for value in result.values]
     return {
         **made_with(),
         "experiment": result.runs.experiment.to_dict(),
@@ -163,11 +160,7 @@ def comparison_record(
         "environment": environment and text_forms.write(environment),
         "checkpoints": result.runs.checkpoints.tolist(),
         **result.request._asdict(),
-        **(
-            {}
-            if result.metric == "reward"
-            else {"values": [value._asdict() for value in result.values]}
-        ),
+        **({} if result.metric == "reward" else {"values": values}),
         "effects": result.to_dicts(),
         "standings": [standing._asdict() for standing in result.standings],
         "verdict": result.verdict,

@@ -98,9 +98,8 @@ def read_experiment(
             )
         if "arms" not in values:
             environment = text_forms.write(settings["environment"])
-            raise Invalid(
-                f"the number of arms is missing: {environment} takes any number; add --arms N"
-            )
+            message = f"the number of arms is missing: {environment} takes any number; add --arms N"
+            raise Invalid(message)
         values.setdefault("horizon", horizon)
         values.setdefault("replications", replications)
         return Experiment.from_dict(values), settings
@@ -185,9 +184,8 @@ def parse_policies(words: Iterable[str]) -> dict[str, Policy]:
         policy = text_forms.parse(text, POLICIES, "policy")
         name = named[1] if named else text_forms.write(text_forms.normal_form(policy), brief=True)
         if name in policies:
-            raise Invalid(
-                f"two policies are called {name!r}; give one another name: 'other={text}'"
-            )
+            message = f"two policies are called {name!r}; give one another name: 'other={text}'"
+            raise Invalid(message)
         policies[name] = policy
     return policies
 
@@ -218,9 +216,8 @@ def parse_checkpoints(checkpoints: object, experiment: Experiment) -> list[int]:
     if not isinstance(checkpoints, list):
         words = [word for word in re.split(r"[\s,]+", str(checkpoints).strip()) if word]
         if not words or not all(re.fullmatch(r"\d[\d_]*", word) for word in words):
-            raise Invalid(
-                f"--checkpoints must be whole numbers such as 100,1000, got {checkpoints!r}"
-            )
+            message = f"--checkpoints must be whole numbers such as 100,1000, got {checkpoints!r}"
+            raise Invalid(message)
         checkpoints = [int(word) for word in words]
     return [int(horizon) for horizon in checked_checkpoints(experiment, checkpoints)]
 

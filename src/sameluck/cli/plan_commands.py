@@ -101,9 +101,8 @@ def plan_command(policies: tuple[str, ...], plot_path: str | None, **question: A
 def race_command(policies: tuple[str, ...], keep: str | None, **question: Any) -> Output:
     """Race any number of policies until the leader is within a tolerance of the best."""
     if question["tolerance"] is None:
-        raise sl.Invalid(
-            "the acceptable loss against the best policy is missing; name it, for example --tolerance 5"
-        )
+        message = "the acceptable loss against the best policy is missing; name it, for example --tolerance 5"
+        raise sl.Invalid(message)
     check_outputs({"keep": keep})
     options = {name: question.pop(name) for name in EXPERIMENT_OPTIONS if name in question}
     experiment, settings = read_experiment(policies, options)
@@ -127,9 +126,8 @@ def race_command(policies: tuple[str, ...], keep: str | None, **question: Any) -
     except KeyboardInterrupt:
         if keep is None:
             raise
-        raise sl.Interrupted(
-            f"the race is kept in {keep!r}; run the same command again to continue it"
-        ) from None
+        message = f"the race is kept in {keep!r}; run the same command again to continue it"
+        raise sl.Interrupted(message) from None
     fields = (
         "level",
         "tolerance",

@@ -64,26 +64,21 @@ def serve_command(
 
     source = click.get_current_context().get_parameter_source("url")
     if demo and source is ParameterSource.COMMANDLINE:
-        raise sl.Invalid(
-            "--demo runs an experiment in memory and uses no database; omit --db or --demo"
-        )
+        message = "--demo runs an experiment in memory and uses no database; omit --db or --demo"
+        raise sl.Invalid(message)
     database = DatabaseOptions(url, makers)
     address = Address(host, port, names)
     opened = sl.open("sqlite://", timeout=None) if demo else database.open(new=True, timeout=None)
     shown = "a demonstration in memory" if demo else database.safe_url
     with opened as store, address.bind() as listener:
         process = ServiceProcess(store, address, listener, database.import_makers(), demo=demo)
-        record = {
-            "url": process.url,
-            "database": shown,
-            "token": process.token,
-            "dashboard": process.dashboard,
-        }
+        url, token, dashboard = process.url, process.token, process.dashboard
+        record = {"url": url, "database": shown, "token": token, "dashboard": dashboard}
         text = format_rows(
             ("serving", shown),
-            ("at", process.url),
-            ("token", process.token or "list the tokens with: sameluck token list"),
-            ("browser", process.dashboard),
+            ("at", url),
+            ("token", token or "list the tokens with: sameluck token list"),
+            ("browser", dashboard),
         )
         click.echo(to_json(record) if as_json else text)
         with suppress(KeyboardInterrupt):

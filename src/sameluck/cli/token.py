@@ -37,9 +37,10 @@ def _writing(url: str, *, new: bool = False) -> Iterator[Store]:
         with DatabaseOptions(url).open(new=new) as store:
             yield store
     except sl.Unavailable as error:  # usually because a service writes the SQLite file
-        raise sl.Unavailable(
+        message = (
             f"{error}; while a service runs, use HTTP: POST /v1/tokens, DELETE /v1/tokens/NAME"
-        ) from None
+        )
+        raise sl.Unavailable(message) from None
 
 
 @click.command("create")
@@ -71,10 +72,7 @@ def list_command(url: str) -> Output:
     with DatabaseOptions(url).open(read_only=True) as store:
         tokens = Tokens(store.database).list()
     header = ("token", "scopes", "created", "revoked")
-    rows = [
-        (token.name, ", ".join(token.scopes), token.created_at, token.revoked_at or "")
-        for token in tokens
-    ]
+    rows = [(name, ", ".join(scopes), made, gone or "") for name, scopes, made, gone in tokens]
     text = text_table(header, rows) if rows else "no tokens yet"
     return Output(text, [token._asdict() for token in tokens])
 

@@ -74,10 +74,8 @@ class ClientCore:
             options: How to run it; `LiveOptions()` if not given.
             paused: Enrol no unit until `resume` is called.
         """
-        document = await self.send(
-            calls.create(name, experiment, as_options(options), paused=paused)
-        )
-        return AsyncRemoteExperiment(self, name, None, document)
+        call = calls.create(name, experiment, as_options(options), paused=paused)
+        return AsyncRemoteExperiment(self, name, None, await self.send(call))
 
     async def load(self, name: str, *, fallback: str | None = None) -> AsyncRemoteExperiment:
         """Return an experiment of the service.
@@ -170,9 +168,8 @@ class AsyncRemoteExperiment:
     def experiment(self) -> Experiment:
         """Experiment when it was last read; `refresh` reads it again."""
         if self.last_read is None:
-            raise Invalid(
-                f"experiment {self.name!r} was loaded with a fallback arm and not read; await refresh() first"
-            )
+            message = f"experiment {self.name!r} was loaded with a fallback arm and not read; await refresh() first"
+            raise Invalid(message)
         return self.last_read
 
     async def refresh(self) -> Experiment:

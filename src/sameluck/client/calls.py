@@ -161,9 +161,8 @@ def _changed(answer: Answer) -> None:
 
 
 def list_statuses() -> Call[list[Status]]:
-    return Call(
-        "GET", "/v1/experiments", lambda a: [status_of(item) for item in a.json["experiments"]]
-    )
+    path = "/v1/experiments"
+    return Call("GET", path, lambda a: [status_of(item) for item in a.json["experiments"]])
 
 
 def create(
@@ -270,9 +269,8 @@ class ExperimentCalls:
 
     def add_policy(self, name: str, policy: PolicyLike) -> Call[AddedPolicy]:
         """Add a challenger, even to a finished experiment."""
-        return Call(
-            "POST", f"{self.path}/policies", _added_policy, _policy(name, policy), repeatable=False
-        )
+        path, body = f"{self.path}/policies", _policy(name, policy)
+        return Call("POST", path, _added_policy, body, repeatable=False)
 
     def preview_policy(self, name: str, policy: PolicyLike) -> Call[AddedPolicy]:
         """Return what `add_policy` would return; nothing is changed."""
@@ -334,10 +332,9 @@ class ExperimentCalls:
         """Return the progress of every replication that has begun, in order."""
 
         def read(answer: Answer) -> list[ReplicationStatus]:
-            fields = ReplicationStatus._fields
+            replication_of = operator.itemgetter(*ReplicationStatus._fields)
             return [
-                ReplicationStatus(*(record[field] for field in fields))
-                for record in answer.json["replications"]
+                ReplicationStatus(*replication_of(item)) for item in answer.json["replications"]
             ]
 
         return Call("GET", f"{self.path}/replications", read)

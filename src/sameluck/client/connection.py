@@ -35,9 +35,8 @@ class Connection:
 
     def __init__(self, url: str, token: str | None, timeout: float) -> None:
         if not _is_address(url):
-            raise Invalid(
-                f"a service's address is text such as 'http://host:8321', got {shown(url)}"
-            )
+            message = f"a service's address is text such as 'http://host:8321', got {shown(url)}"
+            raise Invalid(message)
         require_number("timeout", timeout, above=0)
         if not isinstance(token, str | None):
             raise Invalid(f"a token is text, got a {type(token).__name__}")
@@ -245,9 +244,8 @@ def _limit_reads(event: str, info: Mapping[str, Any]) -> None:
 def checked_transport(transport: T, transport_class: type[T]) -> T:
     """Return the transport, or raise `Invalid` unless it is a transport of httpx or None."""
     if not isinstance(transport, transport_class | None):
-        raise Invalid(
-            f"transport must be an httpx.{transport_class.__name__}, got {shown(transport)}"
-        )
+        message = f"transport must be an httpx.{transport_class.__name__}, got {shown(transport)}"
+        raise Invalid(message)
     return transport
 
 

@@ -48,9 +48,8 @@ class Address(NamedTuple):
         except OSError as error:
             listener.close()
             reason = error.strerror or error
-            raise Invalid(
-                f"cannot listen at {self.host}, port {self.port}: {reason}; choose another port: --port"
-            ) from None
+            message = f"cannot listen at {self.host}, port {self.port}: {reason}; choose another port: --port"
+            raise Invalid(message) from None
         return listener
 
     def url(self, listener: socket.socket) -> str:

@@ -25,13 +25,13 @@ class Limits(NamedTuple):
         for name, size in sizes.items():
             limit: int = getattr(self, name)
             if size > limit:
-                raise Invalid(
-                    f"{name}: this service accepts at most {limit:,}, got {size:,}; start larger ones in Python"
-                )
+                message = f"{name}: this service accepts at most {limit:,}, got {size:,}; start larger ones in Python"
+                raise Invalid(message)
 
     def check_items(self, name: str, items: int) -> None:
         """Raise `Invalid` for a list that is too long."""
         if items > self.items:
-            raise Invalid(
+            message = (
                 f"{name} takes at most {self.items:,} items, got {items:,}; send several lists"
             )
+            raise Invalid(message)

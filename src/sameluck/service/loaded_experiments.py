@@ -182,9 +182,8 @@ class LoadedExperiments:
                 self._writable = await self._test_write()
                 self._checked_at = time.monotonic()
         if not self._writable:
-            raise Unavailable(
-                "the database cannot be written; the log of the service has the reason"
-            )
+            message = "the database cannot be written; the log of the service has the reason"
+            raise Unavailable(message)
 
     async def _test_write(self) -> bool:
         try:

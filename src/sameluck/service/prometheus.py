@@ -97,9 +97,5 @@ class Measured:
             route, method = scope.get("route"), scope["method"]
             # A client could otherwise add labels without end.
             is_known = method in (getattr(route, "methods", None) or ())
-            self._metrics.observe(
-                method if is_known else "any",
-                getattr(route, "path", "none"),
-                status,
-                time.perf_counter() - began,
-            )
+            path, seconds = getattr(route, "path", "none"), time.perf_counter() - began
+            self._metrics.observe(method if is_known else "any", path, status, seconds)

@@ -130,8 +130,9 @@ def prune_command(
         try:
             age = timedelta(days=older_than_days)
         except (OverflowError, ValueError):
-            raise sl.Invalid(
+            message = (
                 f"--older-than-days must be a number of days such as 90, got {older_than_days}"
-            ) from None
+            )
+            raise sl.Invalid(message) from None
         removed = store.prune(age, reason=reason)
     return Output(f"removed {counted(removed, 'audit row')}", {"removed": removed})

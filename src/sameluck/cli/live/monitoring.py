@@ -72,17 +72,13 @@ def doctor_command(name: str | None, database: DatabaseOptions, *, silence_is_ze
             except (sl.Invalid, sl.OtherVersion) as error:  # a maker is missing; check the others
                 if name:
                     raise
-                checks[experiment] = (
-                    sl.Check("policies", "unknown", sentence(str(error)), None, {}),
-                )
-    records = {
-        experiment: [check._asdict() for check in results] for experiment, results in checks.items()
-    }
+                unknown = sl.Check("policies", "unknown", sentence(str(error)), None, {})
+                checks[experiment] = (unknown,)
+    records, sections = {}, []
+    for experiment, results in checks.items():
+        records[experiment] = [check._asdict() for check in results]
+        sections.append(f"{experiment or database.safe_url}\n{format_checks(results)}")
     record = {"store": records.pop(""), "experiments": records}
-    sections = [
-        f"{experiment or database.safe_url}\n{format_checks(results)}"
-        for experiment, results in checks.items()
-    ]
     verdicts = Counter(check.verdict for results in checks.values() for check in results)
     words = [word for word in ("alarm", "watch", "unknown", "fine") if verdicts[word]]
     sections.append(", ".join(f"{verdicts[word]} {word}" for word in words))
@@ -92,12 +88,9 @@ def doctor_command(name: str | None, database: DatabaseOptions, *, silence_is_ze
 def format_checks(checks: Sequence[sl.Check]) -> str:
     """Return one paragraph per check: verdict, name, sentence."""
     width = max(len(check.name) for check in checks)
-    return "\n".join(
-        wrapped(
-            check.sentence, f"  {check.verdict:<7}  {check.name:<{width}}  ", " " * (width + 13)
-        )
-        for check in checks
-    )
+    heads = [f"  {check.verdict:<7}  {check.name:<{width}}  " for check in checks]
+    pairs = zip(checks, heads, strict=True)
+    return "\n".join(wrapped(check.sentence, head, " " * len(head)) for check, head in pairs)
 
 
 @live_command("history")
@@ -105,9 +98,8 @@ def format_checks(checks: Sequence[sl.Check]) -> str:
 def history_command(name: str | None, database: DatabaseOptions) -> Output:
     """Show the changes of an experiment, or of all: status, policies and arms; when, by whom and why."""
     with database.open(read_only=True) as store:
-        changes = (
-            store.peek(name, makers=database.import_makers()).history() if name else store.history()
-        )
+        source = store.peek(name, makers=database.import_makers()) if name else store
+        changes = source.history()
     return Output("\n".join(map(str, changes)), [change._asdict() for change in changes])
 
 

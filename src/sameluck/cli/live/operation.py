@@ -65,18 +65,17 @@ def stop_command(
     anytime interval stays valid.
     """
     if now and after_replications is not None:
-        raise sl.Invalid(
+        message = (
             "--after-replications completes replications and --now stops at once; give one of them"
         )
+        raise sl.Invalid(message)
     with database.open_experiment(name) as live:
         live.stop(drain=not now, after_replications=after_replications, reason=reason)
         status = live.status()
         unfinished = (status.stop_after or status.opened) - status.complete
+        replications = counted(unfinished, "replication is", "replications are")
         at_once = database.next_command("stop", name, "--now")
-        draining = (
-            f"{counted(unfinished, 'replication is', 'replications are')} finished first; "
-            f"to stop at once: {at_once}"
-        )
+        draining = f"{replications} finished first; to stop at once: {at_once}"
         return _status(live, "" if now or not unfinished else draining)
 
 
@@ -163,9 +162,8 @@ def add_policy_command(
     with database.open_experiment(name, read_only=preview) as live:
         add = live.preview_policy if preview else live.add_policy
         added = add(policy_name or default_name, parsed)
-    outcome = (
-        "This is a preview; nothing was changed." if preview else f"It takes part in {name} now."
-    )
+    done = f"It takes part in {name} now."
+    outcome = "This is a preview; nothing was changed." if preview else done
     return Output(wrapped(f"{added} {outcome}"), added._asdict())
 
 

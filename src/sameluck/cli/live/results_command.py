@@ -94,9 +94,7 @@ def _too_early(
 ) -> sl.Invalid:
     planned, status = live.experiment.replications, live.status().status
     if planned < needed:
-        remedy = (
-            "only one is planned: use --twin, which needs one, or start an experiment with more"
-        )
+        remedy = "only one is planned: use --twin, which needs one, or start another with more"
     elif earlier := common_horizon(live, policies, needed):
         remedy = f"for the results so far: --checkpoints {earlier}"
     else:

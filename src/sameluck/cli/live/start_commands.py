@@ -90,19 +90,13 @@ def start_command(file: str, name: str | None, database: DatabaseOptions) -> Out
 
 def _started_text(live: sl.LiveExperiment, database: DatabaseOptions) -> str:
     experiment, name = live.experiment, live.name
-    policies = [
-        f"{policy} (control)" if policy == experiment.control else policy
-        for policy in experiment.policies
-    ]
-    plan = (
-        f"{counted(experiment.replications, 'replication')} of {counted(experiment.horizon, 'period')}, "
-        f"{experiment.n_arms:,} arms"
-    )
+    marks = {experiment.control: " (control)"}
+    policies = [policy + marks.get(policy, "") for policy in experiment.policies]
+    replications = counted(experiment.replications, "replication")
+    plan = f"{replications} of {counted(experiment.horizon, 'period')}, {experiment.n_arms:,} arms"
     if live.options.aa:
         plan += "; A/A: all policies play the control's rule"
-    rows = format_rows(
-        ("policies", ", ".join(policies)), ("plan", plan), ("kept in", database.safe_url)
-    )
+    rows = ("policies", ", ".join(policies)), ("plan", plan), ("kept in", database.safe_url)
     steps = {
         "assign": (("--unit", "USER"), "choose the arm to show to a user"),
         "reward": (("ID", "VALUE"), "report the user's reward"),
@@ -116,7 +110,9 @@ def _started_text(live: sl.LiveExperiment, database: DatabaseOptions) -> str:
         (database.next_command(command, name, *words), purpose)
         for command, (words, purpose) in steps.items()
     ]
-    return f"started {name!r}\n\n{rows}\n\nnext:\n{format_rows(*commands, indent='  ')}"
+    return (
+        f"started {name!r}\n\n{format_rows(*rows)}\n\nnext:\n{format_rows(*commands, indent='  ')}"
+    )
 
 
 @live_command(

@@ -95,16 +95,14 @@ class DatabaseOptions(NamedTuple):
         try:
             return sl.open(self.url, read_only=read_only, clock=clock, timeout=timeout)
         except sl.Unknown:
-            raise sl.Unknown(
-                f"{self.safe_url} has no experiments; {self._how_to_start()}"
-            ) from None
+            message = f"{self.safe_url} has no experiments; {self._how_to_start()}"
+            raise sl.Unknown(message) from None
 
     def _check_file(self, *, new: bool) -> None:
         path = self.url.removeprefix("sqlite://").partition("?")[0][1:]
         if path == "":
-            raise sl.Invalid(
-                f"{self.url} is in memory and ends with the command; name a file, such as --db {DEFAULT_URL}"
-            )
+            message = f"{self.url} is in memory and ends with the command; name a file, such as --db {DEFAULT_URL}"
+            raise sl.Invalid(message)
         if not new and not Path(path).exists():
             raise sl.Invalid(f"no database {path!r}; {self._how_to_start()}")
         folder = Path(path).parent

@@ -89,9 +89,8 @@ class Draft(NamedTuple):
             )
         guess = [number("a guessed mean reward", item) for item in items(self.fields["guess"])]
         if len(guess) != experiment.n_arms:
-            raise Invalid(
-                f"guess the mean reward of each of the {experiment.n_arms} arms, got {len(guess)} numbers"
-            )
+            message = f"guess the mean reward of each of the {experiment.n_arms} arms, got {len(guess)} numbers"
+            raise Invalid(message)
         return plan(
             experiment,
             Bernoulli(guess),

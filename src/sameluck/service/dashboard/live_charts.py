@@ -115,18 +115,14 @@ def replications_chart(finding: Finding) -> Chart | None:
     # A margin, so that no dot is cut at an edge, which may be 0.
     margin = 0.05 * float(np.abs(differences).max())
     x = Scale(0.5, max(count, 8) + 0.5)
-    y = scale_around(
-        [*(1.1 * value for value in (*differences.tolist(), *bounds)), -margin, margin]
-    )
+    values = [1.1 * value for value in (*differences.tolist(), *bounds)]
+    y = scale_around([*values, -margin, margin])
     y_ticks, grid = y_axis(y)
     step = max(1, round((x.high - 0.5) / 5))
     at, halves, bounded = x.at(numbers), finding.half_widths, np.isfinite(finding.half_widths)
     low, high = y.up((means - halves)[bounded]), y.up((means + halves)[bounded])
-    marks = [
-        grid,
-        Mark("zero", f"M0 {y.up([0.0])[0]:.0f}H1000"),
-        Mark("band", band(at[bounded], low, high)),
-    ]
+    zero = Mark("zero", f"M0 {y.up([0.0])[0]:.0f}H1000")
+    marks = [grid, zero, Mark("band", band(at[bounded], low, high))]
     labels = []
     if finding.decided_at is not None:
         decided_x = x.percent(finding.decided_at)

@@ -93,6 +93,4 @@ def _shares(runs: Runs, means: list[float]) -> list[tuple[str, list[Share]]]:
     played = 100 * runs.pulls[:, :, -1, order].mean(axis=0) / runs.checkpoints[-1]
     starts = np.cumsum(played, axis=1) - played
     rows = zip(runs.policies, starts.tolist(), played.tolist(), strict=True)
-    return [
-        (policy, list(map(Share, names, shades, lefts, widths))) for policy, lefts, widths in rows
-    ]
+    return [(policy, list(map(Share, names, shades, *sides))) for policy, *sides in rows]

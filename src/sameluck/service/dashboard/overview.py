@@ -54,9 +54,8 @@ class Overview(NamedTuple):
 
     @property
     def verdicts(self) -> list[Verdict]:
-        return [
-            verdict_of(finding, aa=self.options.aa, alarm=self.alarm) for finding in self.findings
-        ]
+        aa, alarm = self.options.aa, self.alarm
+        return [verdict_of(finding, aa=aa, alarm=alarm) for finding in self.findings]
 
     @property
     def summary(self) -> str:

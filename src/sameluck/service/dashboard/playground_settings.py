@@ -82,12 +82,13 @@ class Setting(NamedTuple):
     @property
     def policies(self) -> list[str]:
         """Names of the policies, which are their brief text forms; the first is the control."""
-        chosen = [
-            self.fields[f"{side}_other"] if self.fields[side] == OTHER else self.fields[side]
-            for side in ("a", "b")
-        ]
+        sides = [f"{side}_other" if self.fields[side] == OTHER else side for side in ("a", "b")]
+        chosen = [self.fields[side] for side in sides]
         names = []
-        for text in [*chosen, *filter(str.strip, self.fields["more"].splitlines())]:
+        for text in [
+            *chosen,
+            *filter(str.strip, self.fields["more"].splitlines()),
+        ]:
             policy = text_forms.normal_form(text_forms.parse(text, POLICIES, "policy"))
             names.append(text_forms.write(policy, brief=True))
         if repeated := {name for name in names if names.count(name) > 1}:
@@ -107,16 +108,14 @@ class Setting(NamedTuple):
 
     @property
     def sizes(self) -> dict[str, int]:
-        return {
-            name: whole(name, self.fields[name]) for name in ("horizon", "replications", "seed")
-        }
+        names = ("horizon", "replications", "seed")
+        return {name: whole(name, self.fields[name]) for name in names}
 
     def question(self, limits: Limits) -> Question:
         policies, means, sizes = self.policies, self.means, self.sizes
         horizon, replications = sizes["horizon"], sizes["replications"]
-        limits.check_sizes(
-            arms=len(means), policies=len(policies), horizon=horizon, replications=replications
-        )
+        limits.check_sizes(arms=len(means), policies=len(policies))
+        limits.check_sizes(horizon=horizon, replications=replications)
         if not 2 <= replications <= MAX_REPLICATIONS:
             raise Invalid(f"choose 2 to {MAX_REPLICATIONS:,} replications, got {replications:,}")
         periods = horizon * replications * len(policies)

@@ -114,9 +114,8 @@ def _pile(
     used, depth = grid != NEVER, int(grid.shape[1])
     readers = used.sum(axis=0)
     # Added policies come after all others. Argmin takes the earlier period, then the order of the policies.
-    order = np.where(
-        used, np.where(late, NEVER // 2, 0)[:, None] + np.minimum(grid, NEVER // 4), NEVER
-    )
+    after = np.where(late, NEVER // 2, 0)[:, None]
+    order = np.where(used, after + np.minimum(grid, NEVER // 4), NEVER)
     first = np.argmin(order, axis=0) if depth else np.empty(0, np.int64)
     squares = max([len(range(0, depth, unit)), *(position + 1 for position in awaited)])
     return Pile(

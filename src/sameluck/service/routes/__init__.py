@@ -22,9 +22,7 @@ def add_routes(app: FastAPI) -> None:
 def discovered_routes(package: str, path: Iterable[str]) -> list[APIRoute]:
     """Return the routes of every module of a package; the OpenAPI document names each after its function."""
     names = [f"{package}.{module.name}" for module in pkgutil.iter_modules(path)]
-    routes: list[APIRoute] = [
-        route for name in names for route in import_module(name).router.routes
-    ]
+    routes = [route for name in names for route in import_module(name).router.routes]
     # FastAPI derives ids from paths, which generated clients would turn into awkward names.
     for route in routes:
         route.operation_id = route.unique_id = route.name

@@ -104,9 +104,8 @@ _MISLEADING = re.compile(r"[\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 def _check_name(name: str) -> None:
     if "/" in name or name in (".", ".."):
-        raise Invalid(
-            f"the name of an experiment of the service has no slash and is not . or .., got {name!r}"
-        )
+        message = f"the name of an experiment of the service has no slash and is not . or .., got {name!r}"
+        raise Invalid(message)
     if not name.strip() or _MISLEADING.search(name):
         raise Invalid(
             "the name of an experiment of the service has a visible character, and no character that changes the "

@@ -81,11 +81,10 @@ async def remove_policy(
     reason: Annotated[str, Query(max_length=200)] = "",
 ) -> Response:
     """Remove a policy and its results; rewards requested for it stay. The control cannot be removed."""
-    return _respond_changes(
-        await caller.experiments.change(
-            caller.name, name, lambda live: live.remove_policy(policy, reason=reason)
-        )
+    changes = await caller.experiments.change(
+        caller.name, name, lambda live: live.remove_policy(policy, reason=reason)
     )
+    return _respond_changes(changes)
 
 
 @router.post("/policies/code", response_model=LedgerChangesModel, tags=["policies"])
@@ -111,11 +110,10 @@ async def preview_policy_code(name: Name, body: PolicyNames, caller: ReadCaller)
 @router.post("/repair", response_model=LedgerChangesModel, tags=["control"])
 async def repair(name: Name, caller: ManageCaller, body: Reason = WITHOUT_REASON) -> Response:
     """Bring the ledger in line with the policies; rewards stay as they are. Resume the experiment afterwards."""
-    return _respond_changes(
-        await caller.experiments.change(
-            caller.name, name, lambda live: live.repair(confirm=True, reason=body.reason)
-        )
+    changes = await caller.experiments.change(
+        caller.name, name, lambda live: live.repair(confirm=True, reason=body.reason)
     )
+    return _respond_changes(changes)
 
 
 @router.post("/repair/preview", response_model=LedgerChangesModel, tags=["control"])

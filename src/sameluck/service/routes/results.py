@@ -160,9 +160,8 @@ def _too_early(runs: Runs) -> str:
         return "The experiment has one policy; a comparison needs two."
     if runs.replications < 2:
         have = counted(runs.replications, "replication has", "replications have")
-        return (
-            f"{have} reached {counted(int(runs.checkpoints[-1]), 'period')}; a comparison needs 2."
-        )
+        periods = counted(int(runs.checkpoints[-1]), "period")
+        return f"{have} reached {periods}; a comparison needs 2."
     return ""
 
 

@@ -101,8 +101,8 @@ def _stacks(
     begun, design = len(overview.replications), overview.experiment.design
     if not begun or not design.shares_rewards:
         return None
-    default = next(
-        (item.replication for item in overview.replications if item.state == "open"), begun - 1
-    )
-    chosen = default if replication is None else min(replication, begun - 1)
+    if replication is None:
+        unfinished = [item.replication for item in overview.replications if item.state == "open"]
+        replication = unfinished[0] if unfinished else begun - 1
+    chosen = min(replication, begun - 1)
     return stacks_of(live.trace(chosen), overview.added, overview.colours, period)

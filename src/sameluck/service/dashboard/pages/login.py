@@ -43,9 +43,7 @@ async def follow_link(request: Request, code: str) -> Response:
     sessions: Sessions = request.app.state.sessions
     token = sessions.use_link(code)
     if token is None:
-        problem = (
-            "This link was used before, or the service has restarted since. Log in with a token."
-        )
+        problem = "This link was used before, or the service has restarted. Log in with a token."
         return page("login.html", 401, problem=problem)
     return _with_session(request, token)
 

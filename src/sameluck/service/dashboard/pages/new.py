@@ -23,9 +23,8 @@ async def show_new(request: Request, visitor: CurrentVisitor) -> Response:
     problem, previewed = "", None
     if request.query_params:
         try:
-            previewed = await visitor.experiments.read_store(
-                lambda _: draft.plan(visitor.service.limits)
-            )
+            limits = visitor.service.limits
+            previewed = await visitor.experiments.read_store(lambda _: draft.plan(limits))
         except SameluckError as error:
             problem = str(error)
     return unless_unchanged(request, _page(visitor, draft, previewed, problem))

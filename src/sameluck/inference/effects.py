@@ -76,6 +76,11 @@ class Effect(NamedTuple):
         """True if both names stand for one policy with the same pulls and rewards."""
         return self.low == self.high == self.sd == 0
 
+    @property
+    def is_undecided(self) -> bool:
+        """True if the policies differ and the interval contains 0."""
+        return not self.shows_difference and not self.is_same_policy
+
 
 def effects(
     runs: Runs, request: Request, pairs: Sequence[Pair] | None = None

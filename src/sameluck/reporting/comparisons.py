@@ -61,10 +61,5 @@ def figure(result: Comparison, ax: plots.Axes | None) -> plots.Figure:
 
 
 def metric_figure(result: Comparison, ax: plots.Axes | None) -> plots.Figure:
-    request = result.request
-    return plots.draw_policies(
-        plots.metric_curves(result.values),
-        level=request.level,
-        quantity=request.metric_definition.quantity,
-        ax=ax,
-    )
+    curves, quantity = plots.metric_curves(result.values), result.request.metric_definition.quantity
+    return plots.draw_policies(curves, level=result.request.level, quantity=quantity, ax=ax)

@@ -48,9 +48,8 @@ def _labelled_cautions(result: DesignComparison) -> list[tuple[str, str]]:
 
 def text(result: DesignComparison) -> str:
     table = tables.text_table(_header(result), _rows(result), index=2)
-    return "\n\n".join(
-        [tables.wrapped(result.title), table, *map(tables.wrapped, _sentences(result))]
-    )
+    title, *sentences = map(tables.wrapped, (result.title, *_sentences(result)))
+    return "\n\n".join([title, table, *sentences])
 
 
 def notebook(result: DesignComparison) -> str:
@@ -114,13 +113,8 @@ def figure(result: DesignComparison, ax: plots.Axes | None) -> plots.Figure:
     ]
     effect = first.effects[0]
     pair = f"minus {effect.control}" if several else f"{effect.policy} minus {effect.control}"
-    return plots.draw_effects(
-        curves,
-        level=effect.level,
-        title=f"{pair}, {effect.replications:,} replications",
-        scope=scope(first),
-        ax=ax,
-    )
+    title = f"{pair}, {effect.replications:,} replications"
+    return plots.draw_effects(curves, level=effect.level, title=title, scope=scope(first), ax=ax)
 
 
 def page(result: DesignComparison) -> str:

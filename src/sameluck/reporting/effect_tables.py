@@ -96,21 +96,14 @@ def page_table(result: Comparison) -> Table:
     checkpoints, steps = result.runs.checkpoints, MAX_PAGE_CHECKPOINTS - 1
     last = checkpoints.size - 1
     shown = {int(checkpoints[round(last * step / steps)]) for step in range(steps + 1)}
-    return effects_table(
-        result, [effect for effect in result.effects if effect.checkpoint in shown]
-    )
+    return effects_table(result, [row for row in result.effects if row.checkpoint in shown])
 
 
 def metric_table(values: Sequence[PolicyMetric], request: Request) -> Table:
-    rows = [
-        [
-            row.policy,
-            f"{row.checkpoint:,}",
-            amount(row.value),
-            f"{amount(row.low)} to {amount(row.high)}",
-        ]
-        for row in values
-    ]
+    rows = []
+    for row in values:
+        interval = f"{amount(row.low)} to {amount(row.high)}"
+        rows.append([row.policy, f"{row.checkpoint:,}", amount(row.value), interval])
     metric = request.metric_definition
     title = metric.title if metric.is_mean else request.metric
     return ["policy", "horizon", title, f"{percent(request.level)} interval (each alone)"], rows

@@ -78,10 +78,8 @@ def cautions(plan: Plan) -> Iterator[str]:
 
 
 def text(plan: Plan) -> str:
-    sections = [
-        tables.wrapped(plan.title),
-        tables.text_table(_HEADER, [_cells(row) for row in plan.rows], index=2),
-    ]
+    table = tables.text_table(_HEADER, [_cells(row) for row in plan.rows], index=2)
+    sections = [tables.wrapped(plan.title), table]
     if plan.by_horizon:
         shorter = tables.text_table(_HEADER, [_cells(row) for row in plan.by_horizon], index=2)
         sections.append(f"The same at shorter horizons:\n{shorter}")

@@ -112,15 +112,10 @@ def _behind(runner: Runner) -> list[str]:
 
 def figure(race: Race, ax: plots.Axes | None) -> plots.Figure:
     """Draw how far each policy is behind, with its bounds."""
-    curves = [
-        plots.Curve(
-            f"{runner.policy} minus {runner.dropped_by or race.best}",
-            (race.experiment.horizon,),
-            (-runner.behind,),
-            (-runner.high,),
-            (-runner.low,),
-        )
-        for runner in race.runners[1:]
-    ]
+    curves = []
+    for runner in race.runners[1:]:
+        label = f"{runner.policy} minus {runner.dropped_by or race.best}"
+        effect = (-runner.behind,), (-runner.high,), (-runner.low,)
+        curves.append(plots.Curve(label, (race.experiment.horizon,), *effect))
     title = f"race to {race.best}, {race.replications:,} replications"
     return plots.draw_effects(curves, level=race.level, title=title, scope=" (anytime)", ax=ax)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from sameluck import text_forms
 from sameluck.inference.effects import Effect
 from sameluck.inference.metrics import REWARD, Metric
-from sameluck.inference.requests import Request
 from sameluck.inference.unseen import replications_to_exclude, reversing_loss, unseen_share
 from sameluck.runs import Runs
 from sameluck.wording import amount, counted, duration, listed, percent
@@ -23,23 +22,19 @@ MAX_FINDINGS = 5  # that a verdict lists singly
 
 
 def title(result: Comparison) -> str:
-    design = result.runs.experiment.design.label
-    return (
-        f"{result.request.metric_definition.description}{design} design on {setting(result.runs)}"
-    )
+    design, metric = result.runs.experiment.design.label, result.request.metric_definition
+    return f"{metric.description}{design} design on {setting(result.runs)}"
 
 
 def verdict(result: Comparison) -> str:
     """Return the effects at the last checkpoint, what they cannot exclude and the users they cost."""
-    effects = result.last_effects
+    effects, metric = result.last_effects, result.request.metric_definition
     median = not result.request.interval_method.is_of_the_mean
-    sentences = [
-        *findings(effects, median=median, metric=result.request.metric_definition),
-        *remarks(result),
-    ]
+    sentences = [*findings(effects, median=median, metric=metric), *remarks(result)]
     if result.standings:
-        names = [row.policy for row in result.standings if row.may_be_best]
-        sentences.append(may_be_best(names, result.request))
+        names = ", ".join(row.policy for row in result.standings if row.may_be_best)
+        level = f"{percent(result.request.level)} (one-sided)"
+        sentences.append(f"May be the best of all by mean {metric.title}, at {level}: {names}.")
     return " ".join([*sentences, cost(effects[0], result.runs.experiment.design.label)])
 
 
@@ -51,7 +46,9 @@ def remarks(result: Comparison) -> list[str]:
             "The intervals are of the medians over replications, in which rare failures do not show."
         )
     if result.request.adjust:
-        sentences.append(without_adjustment(result.last_effects[0]))
+        effect = result.last_effects[0]
+        plain = f"{amount(effect.plain_effect)} with an sd of {amount(effect.plain_sd)}"
+        sentences.append(f"Without adjustment the first effect is {plain}.")
     return sentences
 
 
@@ -129,9 +126,7 @@ def findings(
     sentences = [finding(effect, median=median, metric=metric) for effect in decided[:MAX_FINDINGS]]
     if len(decided) > MAX_FINDINGS:
         sentences.append(f"{len(decided) - MAX_FINDINGS} more pairs differ (see the table).")
-    undecided = [
-        effect for effect in effects if not effect.shows_difference and not effect.is_same_policy
-    ]
+    undecided = [effect for effect in effects if effect.is_undecided]
     if len(undecided) > 1:
         pairs = listed(f"{effect.policy} and {effect.control}" for effect in undecided)
         return [*sentences, *same, f"No difference{_in(metric)} is shown between: {pairs}."]
@@ -153,11 +148,7 @@ class _Ranking(NamedTuple):
             ranked[0].policy if sign * ranked[0].effect > 0 else effects[0].control,
             [effect.policy for effect in decided if sign * effect.effect > 0],
             [effect.policy for effect in reversed(decided) if sign * effect.effect < 0],
-            [
-                effect.policy
-                for effect in ranked
-                if not effect.shows_difference and not effect.is_same_policy
-            ],
+            [effect.policy for effect in ranked if effect.is_undecided],
         )
 
 
@@ -264,16 +255,6 @@ def headline(
     if undecided := count - len(better) - len(worse):
         details.append(f"No difference from {reference} is shown for {undecided}, at {level}.")
     return sentence, " ".join(details)
-
-
-def may_be_best(names: Sequence[str], request: Request) -> str:
-    level = f"{percent(request.level)} (one-sided)"
-    return f"May be the best of all by mean {request.metric_definition.title}, at {level}: {', '.join(names)}."
-
-
-def without_adjustment(effect: Effect) -> str:
-    plain = f"{amount(effect.plain_effect)} with an sd of {amount(effect.plain_sd)}"
-    return f"Without adjustment the first effect is {plain}."
 
 
 def unseen_replications(

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sameluck.arrays import Floats
 from sameluck.files import made_with
 from sameluck.inference.effects import Effect, is_interim
 from sameluck.reporting import plots, tables
@@ -18,7 +17,6 @@ from sameluck.wording import amount, counted, listed, percent
 
 if TYPE_CHECKING:
     from sameluck.inference.twins.bernoulli_confidence_set import Guaranteed
-    from sameluck.inference.twins.failures import Failure
     from sameluck.inference.twins.twin import Twin
 
 FEW_USERS = 20  # of an arm
@@ -41,13 +39,10 @@ def verdict(twin: Twin) -> str:
 
 
 def _findings(twin: Twin) -> list[str]:
-    effects = twin.last_effects
-    sentences = [
-        _finding(effect, withheld=bool(twin.withheld)) for effect in effects[:MAX_FINDINGS]
-    ]
+    effects, withheld = twin.last_effects, bool(twin.withheld)
+    sentences = [_finding(effect, withheld=withheld) for effect in effects[:MAX_FINDINGS]]
     if len(effects) > MAX_FINDINGS:
-        more = counted(len(effects) - MAX_FINDINGS, "more pair")
-        sentences.append(f"{more}: see the table.")
+        sentences.append(f"{counted(len(effects) - MAX_FINDINGS, 'more pair')}: see the table.")
     return [*sentences, *(f"No interval of the effect is given: {why}." for why in twin.withheld)]
 
 
@@ -89,7 +84,7 @@ def suggestion(twin: Twin) -> str | None:
     unsure = [
         f"{effect.policy} and {effect.control}"
         for effect in twin.last_effects
-        if effect.control == control and not effect.shows_difference and not effect.is_same_policy
+        if effect.control == control and effect.is_undecided
     ]
     if unsure:
         return f"The twin is not sure yet of {listed(unsure)}: continue."
@@ -107,15 +102,14 @@ def _about_looks(twin: Twin) -> str:
     """Say which intervals hold if the twin was asked before, and would have stopped the experiment then."""
     once = "The interval is for one look, and stopping at the first look that is sure misses more often"
     last, control = int(twin.source.checkpoints[-1]), twin.source.experiment.control
-    intervals = [
-        interval
+    has_zero = [
+        interval.low <= 0 <= interval.high
         for interval in twin.guaranteed
         if (interval.control, interval.checkpoint) == (control, last)
     ]
-    if not intervals:
+    if not has_zero:
         return f"{once}."
-    is_sure = all(not interval.low <= 0 <= interval.high for interval in intervals)
-    verb = "also leaves out" if is_sure else "contains"
+    verb = "contains" if any(has_zero) else "also leaves out"
     return f"{once}; the guaranteed interval, for every look, {verb} 0."
 
 
@@ -205,35 +199,20 @@ def _pair_figure(twin: Twin, index: int) -> PairFigure:
         Bar("guaranteed", None, interval.low, interval.high)
         for interval in twin.guaranteed[index : index + 1]
     ]
-    tails = (
-        _tail(effect, on_copy, failure) for failure in twin.failures if _is_between(failure, effect)
-    )
-    label = f"{effect.policy} minus {effect.control}"
-    return PairFigure(
-        label, effect.checkpoint, on_copy, seen, tuple(bars), twin.level, next(tails, None)
-    )
-
-
-def _tail(effect: Effect, differences: Floats, failure: Failure) -> Tail:
-    losses = np.sort(differences if failure.policy == effect.control else -differences)
-    return Tail(failure.policy, losses[losses > 0], failure.loss, failure.one_in)
-
-
-def _is_between(failure: Failure, effect: Effect) -> bool:
-    same_pair = {failure.policy, failure.control} == {effect.policy, effect.control}
-    return same_pair and failure.checkpoint == effect.checkpoint
+    label, tail = f"{effect.policy} minus {effect.control}", None
+    for failure in twin.failures:
+        same_pair = {failure.policy, failure.control} == {effect.policy, effect.control}
+        if same_pair and failure.checkpoint == effect.checkpoint:
+            losses = np.sort(on_copy if failure.policy == effect.control else -on_copy)
+            tail = Tail(failure.policy, losses[losses > 0], failure.loss, failure.one_in)
+            break
+    return PairFigure(label, effect.checkpoint, on_copy, seen, tuple(bars), twin.level, tail)
 
 
 def card(twin: Twin) -> Card:
-    words = [twin.verdict, *([] if twin.suggestion is None else [twin.suggestion])]
-    return Card(
-        "On a copy of the arms",
-        " ".join(words),
-        _header(twin),
-        _rows(twin),
-        plots.to_svg(figure(twin)),
-        notes=twin.cautions,
-    )
+    words = " ".join(filter(None, [twin.verdict, twin.suggestion]))
+    table, drawn = (_header(twin), _rows(twin)), plots.to_svg(figure(twin))
+    return Card("On a copy of the arms", words, *table, drawn, notes=twin.cautions)
 
 
 def page(twin: Twin) -> str:

@@ -16,14 +16,13 @@ at a point estimate the gradient: it is the covariance of the difference and the
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 import scipy
 
 from sameluck.arrays import Bools, Floats
-from sameluck.environments.base import Environment
 from sameluck.environments.discrete import Bernoulli
 from sameluck.inference.twins.copies import BernoulliCopy
 from sameluck.inference.twins.intervals import normal_quantile
@@ -77,9 +76,6 @@ class BernoulliConfidenceSet(NamedTuple):
             low, high = np.where(outward, middle, low), np.where(outward, high, middle)
         return np.where(unseen, 0.5 + 0.5 * points / self.radius, (low + high) / 2)
 
-    def environments(self, points: Floats) -> list[Bernoulli]:
-        return [Bernoulli(tuple(row)) for row in self.means(points).tolist()]
-
     def edge(self, directions: Floats) -> Floats:
         """Return the set's edge points in these directions (point, arm).
 
@@ -92,12 +88,11 @@ class BernoulliConfidenceSet(NamedTuple):
 
     def score(self, runs: Runs, means: Floats) -> Floats:
         """Return the derivatives of each replication's log-likelihood along the coordinates (replication, arm)."""
-        excess = np.concatenate(
-            [
-                (stacks.sums(stacks.values) - stacks.depths * means).sum(axis=1)
-                for stacks in simulated_stacks(runs)
-            ]
-        )
+        blocks = [
+            (stacks.sums(stacks.values) - stacks.depths * means).sum(axis=1)
+            for stacks in simulated_stacks(runs)
+        ]
+        excess = np.concatenate(blocks)
         spread = np.sqrt(np.maximum(self.users, 1) * means * (1 - means))
         return excess / np.where(spread > 0, spread, np.inf)
 
@@ -122,9 +117,8 @@ def bernoulli_confidence_set(copy: BernoulliCopy, level: float) -> BernoulliConf
     # The log evidence is smallest at the observed means. What remains of ln(1 / alpha) is half the squared radius.
     best = scipy.special.xlogy(wins, wins) + scipy.special.xlogy(losses, losses)
     best -= scipy.special.xlogy(copy.users, copy.users)
-    evidence = (
-        scipy.special.betaln(wins + 0.5, losses + 0.5) - scipy.special.betaln(0.5, 0.5) - best
-    )
+    betaln = scipy.special.betaln
+    evidence = betaln(wins + 0.5, losses + 0.5) - betaln(0.5, 0.5) - best
     radius = math.sqrt(2 * (-math.log1p(-level) - float(evidence.sum())))
     return BernoulliConfidenceSet(*copy, radius)
 
@@ -149,19 +143,18 @@ def guaranteed_intervals(long_run: LongRun, count: int, level: float) -> tuple[G
         return ()
     simulator = long_run.simulator
     confidence_set = bernoulli_confidence_set(long_run.copy, level)
-    effect_range = EffectRange(
-        long_run, long_run.observed.experiment.n_arms, confidence_set.environments
-    )
-    _Search(effect_range, confidence_set).run(count, simulator.generator(3))
+    effect_range = EffectRange(long_run, confidence_set)
+    effect_range.search(count, simulator.generator(3))
     effect_range.settle(count, normal_quantile(level))
+    low, high = effect_range.low, effect_range.high
     if confidence_set.has_equal_arms:
-        effect_range.include(0.0)
+        low, high = np.minimum(low, 0.0), np.maximum(high, 0.0)
     return tuple(
-        Guaranteed(*pair, int(checkpoint), float(low), float(high), level)
-        for pair, lows, highs in zip(
-            simulator.pairs, effect_range.low, effect_range.high, strict=True
+        Guaranteed(
+            *names, int(checkpoint), float(low[pair, index]), float(high[pair, index]), level
         )
-        for checkpoint, low, high in zip(simulator.checkpoints, lows, highs, strict=True)
+        for pair, names in enumerate(simulator.pairs)
+        for index, checkpoint in enumerate(simulator.checkpoints)
     )
 
 
@@ -171,17 +164,11 @@ class EffectRange:
     A point is a row of coordinates; 0 stands for the observed arms.
     """
 
-    def __init__(
-        self,
-        long_run: LongRun,
-        coordinates: int,
-        environments: Callable[[Floats], Sequence[Environment]],
-    ) -> None:
-        self.long_run, self.environments = long_run, environments
+    def __init__(self, long_run: LongRun, confidence_set: BernoulliConfidenceSet) -> None:
+        self.long_run, self.confidence_set = long_run, confidence_set
         self.centre, self._square_error = long_run.mean_differences()
         self.low, self.high = self.centre.copy(), self.centre.copy()
-        self.lowest = np.zeros((*self.low.shape, coordinates))
-        self.highest = np.zeros((*self.low.shape, coordinates))
+        self.lowest, self.highest = np.zeros((2, *self.low.shape, confidence_set.users.size))
 
     def visit(self, points: Floats, count: int) -> None:
         """Simulate `count` replications at each point and extend the range."""
@@ -201,10 +188,8 @@ class EffectRange:
         # Several pairs and checkpoints often share a point: simulate it once.
         points, indices = np.unique(ends.reshape(-1, ends.shape[-1]), axis=0, return_inverse=True)
         lowest_at, highest_at = indices.reshape(ends.shape[:-1])
-        count = max(
-            2, FINAL_FACTOR * count * MAX_FINAL_POINTS // max(MAX_FINAL_POINTS, len(points))
-        )
-        count = min(self.long_run.runs.replications, count)
+        affordable = FINAL_FACTOR * count * MAX_FINAL_POINTS // max(MAX_FINAL_POINTS, len(points))
+        count = min(self.long_run.runs.replications, max(2, affordable))
         error = margin * np.sqrt(self._square_error)
         self.low, self.high = self.centre - error, self.centre + error
         for index, runs in enumerate(self.runs(points, count)):
@@ -214,11 +199,9 @@ class EffectRange:
             self.low = np.where(lowest_at == index, lower, self.low)
             self.high = np.where(highest_at == index, higher, self.high)
 
-    def include(self, effect: float) -> None:
-        self.low, self.high = np.minimum(self.low, effect), np.maximum(self.high, effect)
-
     def runs(self, points: Floats, count: int) -> Iterator[Runs]:
-        tasks = [(environment, range(count)) for environment in self.environments(points)]
+        means = self.confidence_set.means(points).tolist()
+        tasks = [(Bernoulli(tuple(row)), range(count)) for row in means]
         return self.long_run.simulator.run_each(tasks)
 
     def _changes(self, runs: Runs) -> Floats:
@@ -235,23 +218,9 @@ class EffectRange:
         effect, square = (np.take_along_axis(array, best, 0)[0] for array in (effects, squares))
         return effect, np.sqrt(square)
 
-
-def _square_error(values: Floats) -> Floats:
-    return values.var(axis=0, ddof=1) / len(values)
-
-
-class _Search:
-    def __init__(self, effect_range: EffectRange, confidence_set: BernoulliConfidenceSet) -> None:
-        self.effect_range, self.confidence_set = effect_range, confidence_set
-        self.long_run = effect_range.long_run
-
-    def run(self, count: int, generator: np.random.Generator) -> None:
+    def search(self, count: int, generator: np.random.Generator) -> None:
         """Visit many points of the ball, then points near the best at the last checkpoint."""
-        confidence_set, effect_range, long_run = (
-            self.confidence_set,
-            self.effect_range,
-            self.long_run,
-        )
+        confidence_set, long_run = self.confidence_set, self.long_run
         arms = confidence_set.users.size
         axes = np.concatenate([np.eye(arms), -np.eye(arms)])
         random = _unit(generator.standard_normal((max(8, DIRECTIONS - 2 * arms), arms)))
@@ -259,19 +228,15 @@ class _Search:
         gradients = gradients[:GRADIENT_PAIRS]
         inner = 0.5 * confidence_set.edge(random[: len(random) // 2])
         edge = confidence_set.edge(np.concatenate([axes, random, gradients, -gradients]))
-        effect_range.visit(np.concatenate([edge, inner]), count)
+        self.visit(np.concatenate([edge, inner]), count)
         for size in REFINEMENT_SIZES:
-            ends = (
-                effect_range.lowest[:REFINED_PAIRS, -1],
-                effect_range.highest[:REFINED_PAIRS, -1],
-            )
+            ends = self.lowest[:REFINED_PAIRS, -1], self.highest[:REFINED_PAIRS, -1]
             best = np.concatenate(ends)
             steps = generator.standard_normal((REFINEMENT_STEPS, *best.shape)) / math.sqrt(arms)
             around = (_unit(best) + size * steps).reshape(-1, arms)
-            steepest = self._steepest(
-                *ends, min(long_run.runs.replications, GRADIENT_FACTOR * count)
-            )
-            effect_range.visit(confidence_set.edge(np.concatenate([around, steepest])), count)
+            longer = min(long_run.runs.replications, GRADIENT_FACTOR * count)
+            steepest = self._steepest(*ends, longer)
+            self.visit(confidence_set.edge(np.concatenate([around, steepest])), count)
 
     def _gradient(self, runs: Runs, means: Floats) -> Floats:
         """Return the gradient of the effects at the last checkpoint, from replications at a point (pair, arm)."""
@@ -281,20 +246,17 @@ class _Search:
 
     def _steepest(self, lowest: Floats, highest: Floats, count: int) -> Floats:
         """Return the direction in which each pair's effect falls or rises, at its two ends (point, arm)."""
-        points = np.concatenate([lowest, highest])
-        pairs = len(lowest)
-        runs_at_points = self.effect_range.runs(points, count)
+        points, pairs = np.concatenate([lowest, highest]), len(lowest)
+        at_points = zip(self.runs(points, count), self.confidence_set.means(points), strict=True)
         gradients = [
-            self._gradient(runs, means)
-            for runs, means in zip(runs_at_points, self.confidence_set.means(points), strict=True)
+            self._gradient(runs, means)[index % pairs]
+            for index, (runs, means) in enumerate(at_points)
         ]
-        signs = np.repeat([-1.0, 1.0], pairs)
-        return np.array(
-            [
-                sign * gradient[index % pairs]
-                for index, (sign, gradient) in enumerate(zip(signs, gradients, strict=True))
-            ]
-        )
+        return np.repeat([-1.0, 1.0], pairs)[:, None] * gradients
+
+
+def _square_error(values: Floats) -> Floats:
+    return values.var(axis=0, ddof=1) / len(values)
 
 
 def _unit(points: Floats) -> Floats:

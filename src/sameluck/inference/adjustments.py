@@ -39,15 +39,10 @@ adjustments = ("means", "exploration")
 def adjusted_differences(
     runs: Runs, pair: Pair, index: int, adjust: str, *, predictable: bool
 ) -> Floats:
-    """Return the first policy's reward minus the second's in each replication, adjusted.
+    """Return the first policy's reward minus the second's in each replication, adjusted by a control variate.
 
-    Args:
-        runs: Runs simulated with `detail=True`.
-        pair: Policy and control.
-        index: Index of the checkpoint.
-        adjust: `"means"` or `"exploration"`.
-        predictable: Estimate coefficients from earlier replications only, as the anytime interval requires;
-            otherwise from the other four of five folds.
+    `predictable` estimates coefficients from earlier replications only, as the anytime interval requires; otherwise
+    they come from the other four of five folds. `index` is the checkpoint's.
     """
     columns = [runs.policies.index(name) for name in pair]
     plain = runs.rewards[:, columns[0], index] - runs.rewards[:, columns[1], index]

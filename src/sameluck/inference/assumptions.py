@@ -66,13 +66,9 @@ class Violations(NamedTuple):
 def find_violations(
     runs: Runs, measured_runs: Runs, effects: Sequence[Effect], request: Request
 ) -> Violations:
-    """Check the differences, the pull counts and the scale of the rewards.
+    """Check the differences, the pull counts and the scale of the rewards, from effects at the last checkpoint.
 
-    Args:
-        runs: The compared runs.
-        measured_runs: The runs with the values of the metric in place of the rewards (`measured`).
-        effects: The effects at the last checkpoint.
-        request: The request of the comparison.
+    `measured_runs` are the runs with the values of the metric in place of the rewards (`measured`).
     """
     identical = [effect for effect in effects if has_equal_results(measured_runs, effect[:2])]
     needed: dict[Pair, int] = {}
@@ -111,10 +107,7 @@ def replications_for_skewness(values: Floats) -> int:
 
 
 def _is_unstable(runs: Runs, name: str) -> bool:
-    """Return whether pull counts vary as much as in the paper's third example, Gaussian Thompson sampling.
-
-    Replay reduces the variance less there.
-    """
+    """Return whether pull counts vary as much as in the paper's third example, where replay saves less."""
     if runs.replications < MIN_REPLICATIONS_FOR_PULLS or has_prior(runs):
         return False
     pulls = runs.pulls[:, runs.policies.index(name), -1].astype(float)  # (replication, arm)
@@ -174,9 +167,8 @@ def _mismatch(
     too_large = tuple(name for name, ratio in ratios.items() if ratio < 1 / factor)
     if not too_small and not too_large:
         return None
-    remedies = {
-        name: _remedy(experiment.policies[name], spread) for name in (*too_small, *too_large)
-    }
+    policies = {name: experiment.policies[name] for name in (*too_small, *too_large)}
+    remedies = {name: _remedy(policy, spread) for name, policy in policies.items()}
     return ScaleMismatch(spread.sd, too_small, too_large, remedies)
 
 

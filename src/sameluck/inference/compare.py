@@ -72,11 +72,8 @@ def compare(  # noqa: PLR0913 all but one are optional
             f"{needed}: the replication is the unit of inference. Wait, or choose an earlier horizon with "
             f"live.runs(checkpoints=[...]){remedy}"
         )
-    request = check_request(
-        runs.experiment,
-        runs.replications,
-        Request(level, control, pairs, interval, simultaneous, adjust, definition.name),
-    )
+    request = Request(level, control, pairs, interval, simultaneous, adjust, definition.name)
+    request = check_request(runs.experiment, runs.replications, request)
     method = request.interval_method
     if best and method.copies_arms:
         raise Invalid(f'best=True needs an interval other than "{method.name}"')
@@ -110,10 +107,8 @@ def _with_rewards(effects: tuple[Effect, ...], runs: Runs) -> tuple[Effect, ...]
     """Return effects on a metric with the mean rewards beside them."""
     keys = itertools.product(runs.policies, runs.checkpoints.tolist())
     means = dict(zip(keys, runs.rewards.mean(axis=0).ravel().tolist(), strict=True))
-    return tuple(
-        effect._replace(
-            reward=means[effect.policy, effect.checkpoint],
-            control_reward=means[effect.control, effect.checkpoint],
-        )
-        for effect in effects
-    )
+    result = []
+    for effect in effects:
+        reward, control_reward = (means[name, effect.checkpoint] for name in effect[:2])
+        result.append(effect._replace(reward=reward, control_reward=control_reward))
+    return tuple(result)

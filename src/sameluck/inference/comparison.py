@@ -72,8 +72,7 @@ class Comparison(DisplayedOnPages, Frames):
     def plot_policies(self, path: str | Path | None = None, *, ax: Axes | None = None) -> Figure:
         """Draw each policy's metric over the horizon with matplotlib; write it to `path`, or draw on `ax`."""
         figure = reporting("comparisons").metric_figure(self, ax)
-        saved: Figure = reporting("drawing").saved(figure, path)
-        return saved
+        return reporting("drawing").saved(figure, path)
 
     def to_html(
         self,
@@ -86,5 +85,4 @@ class Comparison(DisplayedOnPages, Frames):
 
         `curve` is the same comparison at more checkpoints, for the figure; `more` are further cards.
         """
-        page = reporting("comparisons").page(self, curve or self, more)
-        return written(page, path)
+        return written(reporting("comparisons").page(self, curve or self, more), path)

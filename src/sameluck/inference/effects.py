@@ -95,10 +95,7 @@ def estimated_effects(
 ) -> tuple[Effect, ...]:
     """Return one `Effect` for each pair and checkpoint, all checkpoints of a pair before the next pair.
 
-    Args:
-        runs: Runs whose rewards are the values of the metric (`measured`).
-        request: As `check_request` returned it.
-        pairs: Pairs other than the requested ones.
+    The rewards of `runs` are the values of the metric (`measured`), and `check_request` returned the request.
     """
     bad = np.argwhere(~np.isfinite(runs.rewards))
     if bad.size != 0:
@@ -164,10 +161,7 @@ def is_interim(runs: Runs) -> bool:
 
 
 def differences(runs: Runs, pair: Pair, index: int, request: Request | None = None) -> Floats:
-    """Return the first policy's reward minus the second's in each replication, adjusted if requested.
-
-    `index` is the index of the checkpoint.
-    """
+    """Return the first policy's reward minus the second's at a checkpoint's index, adjusted if requested."""
     if request is not None and request.adjust is not None:
         predictable = request.interval_method.valid_at_every_look
         return adjusted_differences(runs, pair, index, request.adjust, predictable=predictable)

@@ -91,8 +91,7 @@ class IntervalMethod:
 
     def one_sided_half_widths(self, columns: Floats, level: float) -> Floats:
         """Return half-widths for one-sided bounds of the columns' means that hold together."""
-        halves: Floats = one_sided_max_t(columns, level) * standard_error(columns)
-        return halves
+        return one_sided_max_t(columns, level) * standard_error(columns)
 
     def half_widths_at_looks(self, groups: Floats, level: float) -> Floats:
         """Return the half-width after each replication; axes (experiment, replication)."""
@@ -160,8 +159,7 @@ class Anytime(IntervalMethod):
 
     def one_sided_half_widths(self, columns: Floats, level: float) -> Floats:
         column_level = one_sided_level(level, columns.shape[1])
-        halves = [anytime_half_width(column, column_level) for column in columns.T]
-        return np.array(halves)
+        return np.array([anytime_half_width(column, column_level) for column in columns.T])
 
     def half_widths_at_looks(self, groups: Floats, level: float) -> Floats:
         return np.array([anytime_half_widths(row, level) for row in groups])

@@ -41,7 +41,6 @@ class Metric(NamedTuple):
     title: str  # in tables and sentences
     about: str = ""  # a definition, where the title is too short
     lower_is_better: bool = False
-    needs_means: bool = False
     share: float | None = None  # of the replications: below a quantile, or in the tail
 
     @property
@@ -71,31 +70,17 @@ class Metric(NamedTuple):
 
 
 REWARD = Metric("reward", "reward")
+_REGRET = "the means of the best arm minus the means of the arms played"
+_REALISED = "the mean of the best arm in every period, minus the rewards received"
+_WORST = "mean reward of the worst tenth"
 METRICS = {
     metric.name: metric
     for metric in (
         REWARD,
-        Metric(
-            "regret",
-            "pseudo-regret",
-            "the means of the best arm minus the means of the arms played",
-            lower_is_better=True,
-            needs_means=True,
-        ),
-        Metric(
-            "realised_regret",
-            "realised regret",
-            "the mean of the best arm in every period, minus the rewards received",
-            lower_is_better=True,
-            needs_means=True,
-        ),
-        Metric("best_arm_share", "share of the best arm", needs_means=True),
-        Metric(
-            "worst_tenth",
-            "mean reward of the worst tenth",
-            "of the replications",
-            share=WORST_SHARE,
-        ),
+        Metric("regret", "pseudo-regret", _REGRET, lower_is_better=True),
+        Metric("realised_regret", "realised regret", _REALISED, lower_is_better=True),
+        Metric("best_arm_share", "share of the best arm"),
+        Metric("worst_tenth", _WORST, "of the replications", share=WORST_SHARE),
     )
 }
 NAMES = (*METRICS, "quantile(0.5)")
@@ -142,10 +127,7 @@ def measured(runs: Runs, metric: Metric) -> Runs:
 
 
 def known_means(runs: Runs) -> Floats | None:
-    """Return the true means of each replication's bandit (replication, arm).
-
-    None for real traffic and for arms that move.
-    """
+    """Return the true means of each replication's bandit (replication, arm); None if unknown or moving."""
     if runs.environment is None or not runs.capabilities.has_arm_means:
         return None
     experiment = runs.experiment

@@ -64,9 +64,8 @@ def one_sided_max_t(values: Floats, level: float) -> float:
     count, comparisons = values.shape
     largest = _largest_rotated_t(values[:, standard_error(values) > 0], level, one_sided=True)
     alone, bonferroni = scipy.special.stdtrit(count - 1, [level, 1 - (1 - level) / comparisons])
-    return max(
-        float(alone), min(float(bonferroni), float(largest[math.ceil(level * largest.size) - 1]))
-    )
+    rotated = largest[math.ceil(level * largest.size) - 1]
+    return float(max(alone, min(bonferroni, rotated)))
 
 
 def _largest_rotated_t(values: Floats, level: float, *, one_sided: bool = False) -> Floats:
@@ -105,8 +104,7 @@ def _span_coordinates(columns: Floats) -> Floats:
     """
     rows, count = columns.shape
     if count <= MAX_EXACT_COMPARISONS:
-        factor: Floats = np.linalg.qr(columns, mode="r")  # type: ignore[assignment]  # an array, in this mode
-        return factor
+        return np.linalg.qr(columns, mode="r")  # type: ignore[return-value]  # an array, in this mode
     # The smaller of the two Gram matrices has the same nonzero eigenvalues.
     tall = rows > count
     squares, vectors = np.linalg.eigh(columns.T @ columns if tall else columns @ columns.T)

@@ -110,8 +110,7 @@ def _correlation(first_below: Bools, second_below: Bools) -> float:
     flags = (first_below & second_below, first_below, second_below)
     both, first, second = (float(np.sum(flag)) for flag in flags)
     neither = first_below.size - first - second + both
-    table = np.array([both, first - both, second - both, neither]) + 0.5
-    a, b, c, d = table.tolist()
+    a, b, c, d = (cell + 0.5 for cell in (both, first - both, second - both, neither))
     return float((a * d - b * c) / math.sqrt((a + b) * (c + d) * (a + c) * (b + d)))
 
 

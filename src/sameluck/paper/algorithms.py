@@ -108,10 +108,7 @@ def algorithm_2(
 def centred_sums(
     experiment: Experiment, environment: Environment, means: Floats, counts: Ints
 ) -> Floats:
-    """Return the paper's S, the centred sum of an arm's first n rewards, for n in `counts`.
-
-    `counts` and the result have axes (replication, stop, arm).
-    """
+    """Return the paper's S, centred sums of an arm's first n rewards, for n in `counts` (replication, stop, arm)."""
     parameters = environment.compiled_parameters(
         experiment.seed, range(counts.shape[0]), experiment.n_arms
     )

@@ -113,10 +113,5 @@ def curve_lines(curves: Mapping[str, Sequence[Record]]) -> list[plots.Line]:
     return [plots.Line(label, *columns(points, *fields)) for label, points in curves.items()]
 
 
-UCB = Chapter(
-    "ucb",
-    "Proposition: pull counts of UCB1 and UCB-delta",
-    _simulations_ucb,
-    _analyse_ucb,
-    _sections,
-)
+_TITLE = "Proposition: pull counts of UCB1 and UCB-delta"
+UCB = Chapter("ucb", _TITLE, _simulations_ucb, _analyse_ucb, _sections)

@@ -19,11 +19,8 @@ from sameluck.reporting import plots
 
 def example_1(chapter: Chapter, result: Record) -> list[Section]:
     """Return Table 1, the intervals and the designs."""
-    return [
-        _interactions(chapter, result, 1),
-        _intervals(chapter, result),
-        _designs(chapter, result),
-    ]
+    table = _interactions(chapter, result, 1)
+    return [table, _intervals(chapter, result), _designs(chapter, result)]
 
 
 def example_2(chapter: Chapter, result: Record) -> list[Section]:
@@ -128,11 +125,8 @@ def _pull_variance(chapter: Chapter, result: Record, policy: int, text: str) -> 
     line = plots.Line(result["policies"][policy], horizons, values, errors)
     quantity = "Var(pulls of arm 2) / T"
     name, title = f"{chapter.name}-pull-variance", f"{quantity}, Thompson sampling"
-    return Section(
-        f"{chapter.title}: {quantity} of Thompson sampling",
-        text,
-        figure=line_figure(name, [line], title, quantity),
-    )
+    figure = line_figure(name, [line], title, quantity)
+    return Section(f"{chapter.title}: {quantity} of Thompson sampling", text, figure=figure)
 
 
 def _curve(chapter: Chapter, result: Record, field: str, title: str, quantity: str) -> Section:
@@ -140,10 +134,8 @@ def _curve(chapter: Chapter, result: Record, field: str, title: str, quantity: s
         plots.Line(label, *columns(points, "horizon", field, f"{field}_error"))
         for label, points in result["curves"].items()
     ]
-    return Section(
-        f"{chapter.title}: {title[0].lower()}{title[1:]}",
-        figure=line_figure(f"{chapter.name}-{field}", lines, title, quantity),
-    )
+    figure = line_figure(f"{chapter.name}-{field}", lines, title, quantity)
+    return Section(f"{chapter.title}: {title[0].lower()}{title[1:]}", figure=figure)
 
 
 def _slopes(chapter: Chapter, result: Record) -> Section:
@@ -165,15 +157,12 @@ def _slopes(chapter: Chapter, result: Record) -> Section:
 
 def _axes(chapter: Chapter, result: Record) -> Section:
     matches = [match for match in result["published"] if match["relation"] == "<="]
-    rows = [
-        *zip(*columns(matches, "name", "horizon", "ours", "error", "published", "z"), strict=True)
-    ]
+    cells = columns(matches, "name", "horizon", "ours", "error", "published", "z")
+    header = ("curve", "T", "highest", "error", "axis ends at", "z")
     return Section(
         f"{chapter.title}: within the published axes",
         "The paper prints no numbers with these figures; the highest point of each curve must lie within its axis.",
-        ReportTable(
-            f"{chapter.name}-axes", ("curve", "T", "highest", "error", "axis ends at", "z"), rows
-        ),
+        ReportTable(f"{chapter.name}-axes", header, [*zip(*cells, strict=True)]),
     )
 
 

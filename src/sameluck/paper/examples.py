@@ -54,9 +54,8 @@ class Example(NamedTuple):
     @property
     def variances(self) -> Floats:
         """Return the variances of the arms' rewards, sigma^2 in the paper."""
-        return (
-            self.means * (1 - self.means) if self.environment.binary else np.ones_like(self.means)
-        )
+        means = self.means
+        return means * (1 - means) if self.environment.binary else np.ones_like(means)
 
 
 EXAMPLE_1 = Example(
@@ -238,17 +237,14 @@ def _curves(runs: sl.Runs) -> list[Record]:
 
 def _match_tables(runs: Mapping[str, sl.Runs], replay: Mapping[int, float]) -> list[Match]:
     """Return our match of each cell of a published table of interactions."""
-    matches = []
-    for label, table, evidence in (
-        ("replay", replay, "test"),
-        ("naive", published.NAIVE_INTERACTIONS, "construction"),
-    ):
+    matches, naive = [], published.NAIVE_INTERACTIONS
+    tables = (("replay", replay, "test"), ("naive", naive, "construction"))
+    for label, table, evidence in tables:
         samples = runs[label].at([*table]).interactions.T
         for (horizon, value), sample in zip(table.items(), samples, strict=True):
             printed = printed_mean(value, float(sample.std(ddof=1)), published.TABLE_STEP)
-            matches.append(
-                match(f"interactions, {label}", horizon, mean(sample), printed, evidence)
-            )
+            name = f"interactions, {label}"
+            matches.append(match(name, horizon, mean(sample), printed, evidence))
     return matches
 
 
@@ -326,19 +322,13 @@ def _records(matches: Sequence[Match]) -> list[Record]:
     return [row._asdict() for row in matches]
 
 
+_simulations_1, _simulations_2 = (partial(_simulations, example) for example in EXAMPLES[:2])
 CHAPTERS = (
-    Chapter(
-        *EXAMPLE_1[:2], partial(_simulations, EXAMPLE_1), _analyse_1, example_sections.example_1
-    ),
-    Chapter(
-        *EXAMPLE_2[:2], partial(_simulations, EXAMPLE_2), _analyse_2, example_sections.example_2
-    ),
+    Chapter(*EXAMPLE_1[:2], _simulations_1, _analyse_1, example_sections.example_1),
+    Chapter(*EXAMPLE_2[:2], _simulations_2, _analyse_2, example_sections.example_2),
     Chapter(*EXAMPLE_3[:2], _simulations_3, _analyse_3, example_sections.example_3),
 )
+_BEYOND = "Beyond the paper: two policies of one family"
 BEYOND = Chapter(
-    "beyond",
-    "Beyond the paper: two policies of one family",
-    _simulations_of_families,
-    _analyse_families,
-    example_sections.families,
+    "beyond", _BEYOND, _simulations_of_families, _analyse_families, example_sections.families
 )

@@ -133,6 +133,8 @@ def masked_answer(trajectory: Trajectory) -> str:
 
 def _traced_sections() -> list[Section]:
     both, whole = traced(), stacks()
+    hidden: list[list[float | None]] = [[*stack] for stack in whole]
+    hidden[MASKED[0]][MASKED[1] :] = [None] * (TRACED.horizon - MASKED[1])
     alone = {"ucb1": both["ucb1"]}
     answers = "; ".join(f"{name} {masked_answer(path)}" for name, path in both.items())
     title = f"Arm {ARMS[MASKED[0]]} masked after {MASKED[1]} entries"
@@ -158,7 +160,7 @@ def _traced_sections() -> list[Section]:
             figure=ReportFigure(
                 "illustration-masked-stack",
                 "Three rows of ten rewards; the second arm's rewards are hatched from the fourth on",
-                _masked_table(whole),
+                _stack_table("illustration-masked-stack", (), hidden, ()),
                 lambda: plots.draw_stacks({}, arms=ARMS, unused=whole, masked=MASKED, title=title),
             ),
         ),
@@ -177,7 +179,7 @@ def _trajectory_table(visits: Sequence[plots.Visit]) -> ReportTable:
 def _stack_table(
     name: str,
     visits: Sequence[plots.Visit],
-    stacks: Sequence[Sequence[float]],
+    stacks: Sequence[Sequence[float | None]],
     policies: Sequence[str],
 ) -> ReportTable:
     periods = {(v.arm, v.position, v.policy): v.period for v in visits}
@@ -186,18 +188,8 @@ def _stack_table(
         for arm, stack in enumerate(stacks)
         for position, reward in enumerate(stack)
     ]
-    return ReportTable(
-        name, ("arm", "position", "reward", *(f"period of {p}" for p in policies)), rows
-    )
-
-
-def _masked_table(stacks: Sequence[Sequence[float]]) -> ReportTable:
-    rows = [
-        (arm + 1, position + 1, None if arm == MASKED[0] and position >= MASKED[1] else reward)
-        for arm, stack in enumerate(stacks)
-        for position, reward in enumerate(stack)
-    ]
-    return ReportTable("illustration-masked-stack", ("arm", "position", "reward"), rows)
+    header = ("arm", "position", "reward", *(f"period of {policy}" for policy in policies))
+    return ReportTable(name, header, rows)
 
 
 _TITLE = "The illustration: three arms, ten periods"

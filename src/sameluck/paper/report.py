@@ -41,11 +41,9 @@ DIRECTIONS = Section(
 
 def summarise(results: Mapping[str, Record], settings: Settings) -> Record:
     """Return the content of results.json: all numbers, their published counterparts, and whether they agree."""
-    matches = [
-        {"part": name, **match}
-        for name, result in results.items()
-        for match in result.get("published", [])
-    ]
+    matches = []
+    for name, result in results.items():
+        matches += [{"part": name, **match} for match in result.get("published", [])]
     failing = [name for name, result in results.items() if not result.get("passes", True)]
     return {
         "schema": SCHEMA,
@@ -88,11 +86,8 @@ def verdict(summary: Record) -> str:
 
 def collect_sections(chapters: Sequence[Chapter], results: Mapping[str, Record]) -> list[Section]:
     """Return the sections of all chapters, with a summary before the first theorem."""
-    checked = {
-        chapter.title: results[chapter.name]
-        for chapter in chapters
-        if "passes" in results[chapter.name]
-    }
+    shown = {chapter.title: results[chapter.name] for chapter in chapters}
+    checked = {title: result for title, result in shown.items() if "passes" in result}
     sections: list[Section] = []
     for chapter in chapters:
         if chapter.title == next(iter(checked), None):

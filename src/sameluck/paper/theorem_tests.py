@@ -44,9 +44,7 @@ class TestResult(NamedTuple):
     passes: bool
 
 
-PendingTest = Callable[
-    [int], TestResult
-]  # a function of the number of tests that share `FALSE_ALARM`
+PendingTest = Callable[[int], TestResult]  # of the number of tests that share `FALSE_ALARM`
 PendingTests = Iterator[PendingTest]
 
 
@@ -78,20 +76,17 @@ def never(quantity: str, count: int, case: str = "") -> PendingTest:
 def same_distribution(
     quantity: str, first: Floats | Ints, second: Floats | Ints, case: str = ""
 ) -> PendingTest:
-    """Return a Kolmogorov-Smirnov test that two independent samples have one distribution.
-
-    It is conservative if there are ties.
-    """
+    """Return a Kolmogorov-Smirnov test that two independent samples have one distribution, conservative with ties."""
     values = np.unique(np.concatenate([first, second]))
     steps = [np.searchsorted(np.sort(s), values, side="right") / len(s) for s in (first, second)]
     size = len(first) * len(second) / (len(first) + len(second))
     p_value = float(kolmogorov(math.sqrt(size) * float(np.abs(steps[0] - steps[1]).max())))
-    return partial(_p_value_test, f"{quantity}, p-value", case, p_value)
 
+    def evaluate(tests: int) -> TestResult:
+        numbers = p_value, None, ">=", FALSE_ALARM / tests, None, None
+        return TestResult(f"{quantity}, p-value", case, *numbers, p_value >= FALSE_ALARM / tests)
 
-def _p_value_test(quantity: str, case: str, p_value: float, tests: int) -> TestResult:
-    limit = FALSE_ALARM / tests
-    return TestResult(quantity, case, p_value, None, ">=", limit, None, None, p_value >= limit)
+    return evaluate
 
 
 def check(statement: str, setting: str, pending: Sequence[PendingTest], **more: object) -> Record:

@@ -11,13 +11,7 @@ from scipy.special import ndtr
 
 import sameluck as sl
 from sameluck.arrays import Floats, Ints
-from sameluck.paper.algorithms import (
-    PolicyHistory,
-    Users,
-    algorithm_2,
-    centred_sums,
-    transformed_counts,
-)
+from sameluck.paper.algorithms import Users, algorithm_2, centred_sums, transformed_counts
 from sameluck.paper.chapters import (
     Estimate,
     Settings,
@@ -71,15 +65,11 @@ def _canonical(settings: Settings, runs: Mapping[str, sl.Runs]) -> PendingTests:
             users = Users(short, example.environment, replication)
             literal = algorithm_2(short, replication, users, [*example.policies])
             stacked = sl.trace(short, example.environment, replication)
-            differing += sum(_differing(literal[name], stacked[name]) for name in stacked)
+            for name, trajectory in stacked.items():
+                columns = literal[name]._asdict().items()
+                unlike = [column != getattr(trajectory, field) for field, column in columns]
+                differing += int(np.any(unlike, axis=0).sum())
         yield never("periods that differ", differing, example.name)
-
-
-def _differing(literal: PolicyHistory, stacked: sl.Trajectory) -> int:
-    unlike = [
-        np.array(column) != getattr(stacked, field) for field, column in literal._asdict().items()
-    ]
-    return int(np.any(unlike, axis=0).sum())
 
 
 @theorem(
@@ -145,9 +135,8 @@ def _swap_differs(example: Example, settings: Settings, replication: int) -> boo
         algorithm_2(short, replication, Users(short, example.environment, replication), order)
         for order in (names, names[::-1])
     )
-    return any(
-        history[:2] != swapped[name][:2] for name, history in straight.items()
-    )  # arms and rewards
+    # Arms and rewards; which of the two policies replays depends on their order.
+    return any(history[:2] != swapped[name][:2] for name, history in straight.items())
 
 
 def _simulations_replay(settings: Settings) -> Simulations:

@@ -45,13 +45,8 @@ def limits(example: Example) -> dict[str, float]:
         float(p @ (example.variances + (example.means - p @ example.means) ** 2)) for p in shares
     )
     c01 = float(np.minimum(*shares) @ example.variances)
-    return {
-        "C00": c00,
-        "C11": c11,
-        "C01": c01,
-        "Var(replay)": c00 + c11 - 2 * c01,
-        "Var(naive)": c00 + c11,
-    }
+    covariances = {"C00": c00, "C11": c11, "C01": c01}
+    return covariances | {"Var(replay)": c00 + c11 - 2 * c01, "Var(naive)": c00 + c11}
 
 
 def _long_run_shares(policy: sl.Policy, example: Example) -> Floats:
@@ -63,10 +58,10 @@ def _long_run_shares(policy: sl.Policy, example: Example) -> Floats:
 
 def _simulations(settings: Settings) -> Simulations:
     """Return replay to the last horizon, and naive, which must agree with C00 and C11, to the last but one."""
-    replay = {
-        f"{example.name} replay": simulation(example, settings, HORIZONS) for example in EXAMPLES
-    }
-    return simulation_pairs(EXAMPLES, HORIZONS[:-1], settings) | replay
+    simulations = simulation_pairs(EXAMPLES, HORIZONS[:-1], settings)
+    for example in EXAMPLES:
+        simulations[f"{example.name} replay"] = simulation(example, settings, HORIZONS)
+    return simulations
 
 
 def estimates(naive: sl.Runs, replay: sl.Runs) -> dict[str, list[Estimate]]:
@@ -166,6 +161,5 @@ def _figure(chapter: Chapter, example: Example, result: Record) -> Section:
     return Section(f"{chapter.title}: {example.name}", text, figure=figure)
 
 
-VARIANCE = Chapter(
-    "variance", "Theorem: asymptotic variance reduction", _simulations, _analyse, _sections
-)
+_TITLE = "Theorem: asymptotic variance reduction"
+VARIANCE = Chapter("variance", _TITLE, _simulations, _analyse, _sections)

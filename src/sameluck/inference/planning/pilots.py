@@ -114,10 +114,7 @@ def _pilots_of_runs(experiment: Experiment, runs: Runs) -> dict[str, Runs]:
 
 
 def check_pilot(runs: Runs, effect: float | None) -> float | None:
-    """Return the largest possible difference of a pilot's policies, if it is known.
-
-    Raises `Invalid` if the policies never differ, or cannot differ by the effect.
-    """
+    """Return the policies' largest possible difference, if known; raise `Invalid` if they cannot differ so much."""
     if differences(runs, first_pair(runs.experiment), -1).std() == 0:
         raise Invalid(
             "the two policies never differ in the pilot, so there is nothing to plan; try another environment"

@@ -67,13 +67,10 @@ def power_of(
     freedom = (replications - 1) * (1 if paired else 2)
     noncentrality = abs(effect) * math.sqrt(replications) / sd
     critical = t_critical(freedom, level)
-    both_tails = (
-        1
-        - scipy.special.nctdtr(freedom, noncentrality, critical)
-        + scipy.special.nctdtr(freedom, noncentrality, -critical)
-    )
+    below, above = scipy.special.nctdtr(freedom, noncentrality, [-critical, critical]).tolist()
+    both_tails = 1 - above + below
     if math.isfinite(both_tails) and noncentrality < LARGE_NONCENTRALITY:
-        return float(both_tails)
+        return both_tails
     # SciPy's noncentral t fails for a large noncentrality. Given the estimated sd the mean is normal: average its
     # tails over quantiles of the sd.
     limits = critical * _quantiles_of_sd(freedom)
@@ -84,8 +81,7 @@ def power_of(
 @lru_cache(maxsize=4)  # the bisection over effects needs the same quantiles 60 times
 def _quantiles_of_sd(freedom: float) -> Floats:
     probabilities = (np.arange(20_000) + 0.5) / 20_000
-    quantiles: Floats = np.sqrt(2 * scipy.special.gammaincinv(freedom / 2, probabilities) / freedom)
-    return quantiles
+    return np.sqrt(2 * scipy.special.gammaincinv(freedom / 2, probabilities) / freedom)
 
 
 def replications_for(effect: float, power: float, sd: float, level: float, *, paired: bool) -> int:

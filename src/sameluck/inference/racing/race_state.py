@@ -122,10 +122,7 @@ class RaceState:
         return self.certified
 
     def _is_vetoed(self, leader: str) -> bool:
-        """Return whether rare failures of the leader would reverse the decision.
-
-        After a veto the question is asked again at twice the replications.
-        """
+        """Return whether rare failures of the leader would reverse the decision; later at twice the replications."""
         if self.rules.failures == 1:
             return False
         if self.replications < self.decides_at:

@@ -159,10 +159,7 @@ def guaranteed_intervals(long_run: LongRun, count: int, level: float) -> tuple[G
 
 
 class EffectRange:
-    """Smallest and largest effect so far, of each pair at each checkpoint, and the points that have them.
-
-    A point is a row of coordinates; 0 stands for the observed arms.
-    """
+    """Smallest and largest effect so far, of each pair at each checkpoint, and its point (0: the observed arms)."""
 
     def __init__(self, long_run: LongRun, confidence_set: BernoulliConfidenceSet) -> None:
         self.long_run, self.confidence_set = long_run, confidence_set

@@ -58,10 +58,7 @@ class BernoulliCopy(NamedTuple):
         """Numbers to subtract from each arm's rewards before summing: none."""
 
     def coefficients(self, environments: Sequence[Environment]) -> Floats:
-        """Return the log-likelihood's coefficients on each arm's depth, total and sum of squares.
-
-        The axes are environment and sum.
-        """
+        """Return the log-likelihood's coefficients (environment, sum) on each arm's depth, total and squares."""
         means = np.array([environment.means for environment in environments])
         means = np.clip(means, _MIN_PROBABILITY, 1 - _MIN_PROBABILITY)
         # ln L = depth ln(1 - mean) + total (ln(mean) - ln(1 - mean)); the sum of squares does not matter.
@@ -95,10 +92,7 @@ class GaussianCopy(NamedTuple):
         return self.means
 
     def coefficients(self, environments: Sequence[Environment]) -> Floats:
-        """Return the log-likelihood's coefficients on each arm's depth, total and sum of squares.
-
-        The axes are environment and sum.
-        """
+        """Return the log-likelihood's coefficients (environment, sum) on each arm's depth, total and squares."""
         parameters = np.array(
             [(environment.means, environment.sd) for environment in environments]  # type: ignore[attr-defined]
         )
@@ -176,10 +170,7 @@ def _resample(
 
 
 def copy_arms(stacks: ObservedStacks, family: str | None, names: Sequence[str]) -> ArmCopy:
-    """Copy the arms of observed rewards.
-
-    The default family is `"bernoulli"` if all rewards are 0 and 1, otherwise `"empirical"`.
-    """
+    """Copy the arms of observed rewards, by default as `bernoulli` if all are 0 and 1, else as `empirical`."""
     family = family or ("bernoulli" if stacks.is_binary else "empirical")
     require_one_of("family", family, FAMILIES)
     by_arm = stacks.by_arm()

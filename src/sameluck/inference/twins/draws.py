@@ -34,10 +34,7 @@ _BLOCK_REPLICATIONS, _BLOCK_WEIGHTS = 2_048, 4_000_000  # weighted at once, at m
 
 
 def drawn_effects(long_run: LongRun, effort: Effort, level: float) -> list[list[CopiedEffect]]:
-    """Return the effect on the copy and its interval, of each pair at each checkpoint.
-
-    Simulates more replications where the error at the last checkpoint is not small.
-    """
+    """Return the `CopiedEffect` of each pair at each checkpoint, simulated until the last one's error is small."""
     drawn: WeightedEffects | EffectsOnSharedNoise
     if isinstance(long_run.copy, LikelihoodCopy):
         drawn, count = WeightedEffects(long_run, long_run.copy, effort), effort.weighted

@@ -61,10 +61,7 @@ def copied_effects(long_run: LongRun, level: float) -> tuple[Effect, ...]:
 def effects_around_mean(
     long_run: LongRun, copied: tuple[Effect, ...], level: float
 ) -> tuple[Effect, ...]:
-    """Return the observed mean effects; their intervals have the spread on the copy.
-
-    One observed replication is enough. `copied` are the `copied_effects`.
-    """
+    """Return the observed mean effects, from one replication on; their intervals have the spread on the copy."""
     observed, simulator = long_run.observed, long_run.simulator
     generator = simulator.generator(1)
     rewards = dict(zip(observed.policies, observed.rewards.mean(axis=0), strict=True))
@@ -83,10 +80,7 @@ def effects_around_mean(
 
 
 def twin_effects(runs: Runs, request: Request, makers: Makers | None = None) -> tuple[Effect, ...]:
-    """Return the effects of a comparison around the observed means.
-
-    Several intervals hold together by Bonferroni's method.
-    """
+    """Return a comparison's effects around the observed means; several hold together by Bonferroni's method."""
     pairs = requested_pairs(runs, request)
     size = {"pairs": len(pairs) + len(also_possible(pairs, request))}
     size |= {"checkpoints": runs.checkpoints.size, "none": 1}

@@ -76,8 +76,7 @@ def simulated_stacks(runs: Runs, origins: Floats | None = None) -> Iterator[Obse
 
     Blocks bound the memory: a long run may read far more rewards than fit in it.
     """
-    deepest = int(runs.depths.sum(axis=(1, 2)).max())
-    step = max(1, _REWARDS_PER_BLOCK // deepest)
+    step = max(1, _REWARDS_PER_BLOCK // int(runs.depths.sum(axis=(1, 2)).max()))
     for first in range(0, runs.replications, step):
         block = runs.part(first, step)
         stacks = ObservedStacks(block.depths, observed_rewards(block))

@@ -75,10 +75,7 @@ def checked_effort(
 
 
 class CopySimulator:
-    """Simulator of an experiment's policies on copies of its arms.
-
-    A replication reads the same random numbers on every copy.
-    """
+    """Simulator of the policies on copies of the arms; a replication reads the same random numbers on each."""
 
     def __init__(
         self,

@@ -93,10 +93,7 @@ def reasons_to_withhold(long_run: LongRun, stability: Stability) -> tuple[str, .
 
 
 def sample_statistics(moments: StackMoments, rows: Ints) -> tuple[Floats, Floats]:
-    """Return trend and heterogeneity of each arm (sample, arm) in samples of replications.
-
-    `rows` has the replications of each sample (sample, replication).
-    """
+    """Return trend and heterogeneity (sample, arm) in samples of replications, `rows` (sample, replication)."""
     depths, totals, squares, trends = (array.astype(float) for array in moments)
     spans = depths * (depths**2 - 1) / 12  # sum of squares of the positions about their mean
     with np.errstate(divide="ignore", invalid="ignore"):

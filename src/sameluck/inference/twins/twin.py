@@ -94,8 +94,7 @@ class Twin(DisplayedOnPages, Frames):
     @cached_property
     def suggestion(self) -> str | None:
         """Advice whether to stop a live experiment, if the arms are stationary; None if it is not running."""
-        suggestion: str | None = reporting("twins").suggestion(self)
-        return suggestion
+        return reporting("twins").suggestion(self)
 
     def to_dicts(self) -> list[dict[str, Any]]:
         """Return the effects as plain records, with the observed mean and the other intervals."""
@@ -126,8 +125,7 @@ class Twin(DisplayedOnPages, Frames):
 
     def card(self) -> Card:
         """Return verdict, figure and table as a section of a page."""
-        card: Card = reporting("twins").card(self)
-        return card
+        return reporting("twins").card(self)
 
 
 def twin(  # noqa: PLR0913 all but one are optional
@@ -185,13 +183,6 @@ def twin(  # noqa: PLR0913 all but one are optional
         ]
     guaranteed = guaranteed_intervals(long_run, effort.draw_replications, level)
     simulator.finish()
-    return Twin(
-        tuple(effects),
-        effects_around_mean(long_run, copied, level),
-        guaranteed,
-        rare_failures(long_run),
-        stability,
-        withheld,
-        long_run,
-        level,
-    )
+    around, failures = effects_around_mean(long_run, copied, level), rare_failures(long_run)
+    results = (tuple(effects), around, guaranteed, failures)
+    return Twin(*results, stability, withheld, long_run, level)

@@ -75,15 +75,9 @@ def leader_board(
     lowest_first: bool = False,
     value_title: str = "value",
 ) -> LeaderBoard:
-    """Return the leader board.
+    """Return the leader board of policies, `reference` among them, with which all are compared.
 
-    Args:
-        entries: The policies, `reference` among them.
-        reference: The policy that all are compared with.
-        level: The level of the intervals.
-        scope: More about the intervals, after their level.
-        lowest_first: A lower value is better.
-        value_title: The title of the column of `BoardEntry.value`.
+    `scope` says more about the intervals, after their level; `value_title` is the column of `BoardEntry.value`.
     """
     ranked = sorted(entries, key=lambda entry: entry.effect if lowest_first else -entry.effect)
     columns = _columns(ranked, value_title)
@@ -107,13 +101,7 @@ def comparison_board(
 ) -> LeaderBoard:
     """Return the leader board of effects at one checkpoint, against the control of the first effect.
 
-    Args:
-        effects: The effects at the checkpoint.
-        policies: The summary of each policy there.
-        standings: Which policies may be the best.
-        scope: More about the intervals, after their level.
-        metric: The compared metric.
-        values: The values of a metric other than the reward.
+    `policies` are the summaries there; `values` are the values of a metric other than the reward.
     """
     checkpoint, reference = effects[0].checkpoint, effects[0].control
     measured = {row.policy: row.value for row in values if row.checkpoint == checkpoint}
@@ -121,25 +109,13 @@ def comparison_board(
     candidates = {standing.policy for standing in standings if standing.may_be_best}
     entries = []
     for summary in policies:
-        effect = differences.get(summary.policy)
+        name, effect = summary.policy, differences.get(summary.policy)
         bounds = (0.0, 0.0, 0.0) if effect is None else (effect.effect, effect.low, effect.high)
-        entries.append(
-            BoardEntry(
-                summary.policy,
-                *bounds,
-                summary.reward,
-                summary.best_arm_share,
-                summary.policy in candidates,
-                value=measured.get(summary.policy),
-            )
-        )
+        shown = (summary.reward, summary.best_arm_share, name in candidates)
+        entries.append(BoardEntry(name, *bounds, *shown, value=measured.get(name)))
+    lowest_first, level = metric.lower_is_better, effects[0].level
     return leader_board(
-        entries,
-        reference,
-        effects[0].level,
-        scope,
-        lowest_first=metric.lower_is_better,
-        value_title=metric.title,
+        entries, reference, level, scope, lowest_first=lowest_first, value_title=metric.title
     )
 
 
@@ -173,11 +149,8 @@ def _groups(
     ahead = [entry for entry in apart if sign * entry.effect > limit]
     behind = [entry for entry in apart if sign * entry.effect < -limit]
     close = [entry for entry in ranked if entry not in ahead and entry not in behind]
-    groups = [
-        ("Clearly ahead", ahead),
-        (f"Close to {reference}", close),
-        ("Clearly behind", behind),
-    ]
+    titles = ("Clearly ahead", f"Close to {reference}", "Clearly behind")
+    groups = zip(titles, (ahead, close, behind), strict=True)
     return [(title, group) for title, group in groups if group]
 
 

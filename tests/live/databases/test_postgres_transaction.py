@@ -13,7 +13,7 @@ import pytest
 
 import sameluck as sl
 from sameluck.live.databases.postgres import Postgres
-from sameluck.live.databases.postgres_connection import DeadlineConnection, configure
+from sameluck.live.databases.postgres_connection import DeadlineConnection
 from sameluck.live.databases.rows import AnswerRow, CurrentRow, ExperimentRow, NumberRow, TextRow
 from sameluck.live.databases.statements import numbered_for_list
 
@@ -41,7 +41,6 @@ def connection(postgres_url, database):
 def configured(postgres_url):
     """A connection as a pool of ours makes it."""
     with DeadlineConnection.connect(postgres_url, autocommit=True) as connection:
-        configure(connection)
         yield connection
 
 
@@ -84,9 +83,8 @@ class TestValues:
 
     def echo(self, configured, sql_type, value):
         """Return the value as the server has received it."""
-        cursor = psycopg.RawCursor(configured)
-        cursor.execute(f"SELECT CAST($1 AS {sql_type})", [value], prepare=True, binary=True)
-        return cursor.fetchone()[0]
+        configured.send(f"SELECT CAST($1 AS {sql_type})", [value])
+        return configured.rows(tuple, configured.receive()[-1])[0][0]
 
     @pytest.mark.parametrize(
         ("parameter", "values"),
@@ -103,10 +101,10 @@ class TestValues:
     def test_lists(self, configured, parameter, values):
         """One statement for a list returns what it returns for each; no row where it has none."""
         listed = numbered_for_list(f"SELECT :{parameter} AS found WHERE :{parameter} IS NOT NULL")
-        cursor = psycopg.RawCursor(configured)
-        cursor.execute(listed.text, [values], prepare=True, binary=True)
+        configured.send(listed.text, [values])
+        rows = configured.rows(tuple, configured.receive()[-1])
         expected = [(n, value) for n, value in enumerate(values, start=1) if value is not None]
-        assert repr(cursor.fetchall()) == repr(expected)
+        assert repr(rows) == repr(expected)
 
     def test_nothing_is_cut_off_at_a_nul(self, database):
         with pytest.raises(sl.Invalid, match="cannot contain NUL"):

@@ -18,7 +18,6 @@ from concurrent.futures import Future
 from functools import partial
 from threading import Lock
 from typing import Any, Self, TypeVar
-from weakref import WeakKeyDictionary
 
 import psycopg
 import psycopg_pool
@@ -26,7 +25,7 @@ import psycopg_pool
 from sameluck.errors import Closed, Invalid, Misconfigured, Unavailable
 from sameluck.live.calls.timing import SteadyClock, seconds_left
 from sameluck.live.databases.base import Work, contradiction
-from sameluck.live.databases.postgres_connection import DeadlineConnection, configure
+from sameluck.live.databases.postgres_connection import DeadlineConnection
 from sameluck.live.databases.postgres_errors import (
     DeadlineExceeded,
     connection_error,
@@ -96,12 +95,9 @@ class Postgres:
 
     def _open_pool(self) -> None:
         self._connection_failure: Exception | None = None  # of the last attempt to connect
-        # Moments at which a connection discards its plans.
-        self._planned_until: WeakKeyDictionary[DeadlineConnection, float] = WeakKeyDictionary()
         self._pool = psycopg_pool.ConnectionPool(
             self.url,
             connection_class=self._connection_class(),
-            configure=configure,
             min_size=1,
             max_size=self._max_connections,
             open=False,
@@ -280,9 +276,9 @@ class Postgres:
         transaction.execute(
             "set_server_options", milliseconds=limit, by_index=begin == BEGIN_WRITING
         )
-        if now >= self._planned_until.setdefault(connection, now + PLAN_SECONDS):
+        if now >= connection.planned_until:
             transaction.execute("plan_again")
-            self._planned_until[connection] = now + PLAN_SECONDS
+            connection.planned_until = now + PLAN_SECONDS
         if now >= self._next_clock_reading:
             self._read_clock(transaction)
 

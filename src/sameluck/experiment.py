@@ -146,10 +146,9 @@ class Experiment:
     def to_dict(self) -> ExperimentRecord:
         """Return plain values, as in JSON and TOML."""
         policies = {name: text_forms.write(policy) for name, policy in self.policies.items()}
-        arms = self.arms if isinstance(self.arms, int) else list(self.arms)
         values: ExperimentRecord = {
             "policies": policies,
-            "arms": arms,
+            "arms": self.arms if isinstance(self.arms, int) else list(self.arms),
             "horizon": self.horizon,
             "replications": self.replications,
             "design": text_forms.write(self.design),
@@ -168,13 +167,8 @@ class Experiment:
         fields_by_name = require_fields(
             "an experiment", values, [item.name for item in fields(cls)]
         )
-        unset = {name for name in ("arms", "replications") if fields_by_name.get(name) is None}
-        needed = [
-            name
-            for name in ("policies", "arms", "horizon", "replications")
-            if name not in fields_by_name or name in unset
-        ]
-        if needed:
+        required = ("policies", "arms", "horizon", "replications")
+        if needed := [name for name in required if fields_by_name.get(name) is None]:
             raise Invalid(f"an experiment needs {', '.join(needed)}")
         return cls(**fields_by_name)
 
@@ -200,8 +194,7 @@ class Experiment:
         settings = [
             f"{name} = {_toml(value)}" for name, value in values.items() if name != "policies"
         ]
-        lines = [*settings, "", "[policies]", *policies]
-        return "\n".join(lines) + "\n"
+        return "\n".join([*settings, "", "[policies]", *policies, ""])
 
     @classmethod
     def from_toml(cls, text: str) -> Experiment:

@@ -97,8 +97,7 @@ def check_writable(path: str | os.PathLike[str]) -> None:
 
 def made_with() -> dict[str, str]:
     """Return what reports and JSON state about their origin: the version of sameluck and the date."""
-    today = datetime.now(UTC).date().isoformat()
-    return {"sameluck": version("sameluck"), "date": today}
+    return {"sameluck": version("sameluck"), "date": datetime.now(UTC).date().isoformat()}
 
 
 def write_whole(path: Path, content: bytes) -> None:

@@ -7,6 +7,8 @@ from html import escape
 from itertools import islice
 from typing import Any
 
+import numpy as np
+
 from sameluck.errors import optional
 
 SHOWN_RECORDS = 8  # in a notebook
@@ -20,6 +22,11 @@ class Frames:
     def to_dicts(self) -> Sequence[Mapping[str, object]]:
         """Return the records."""
         raise NotImplementedError
+
+    def _records(self) -> list[dict[str, Any]]:
+        """Return the records of arrays in `_columns`, as plain values."""
+        lists = {name: np.asarray(column).tolist() for name, column in self._columns().items()}
+        return [dict(zip(lists, row, strict=True)) for row in zip(*lists.values(), strict=True)]
 
     def _columns(self) -> Mapping[str, Sequence[object]]:
         records = self.to_dicts()
@@ -50,11 +57,8 @@ class Frames:
         count = len(next(iter(columns.values()), ()))
         rows = islice(zip(*columns.values(), strict=True), SHOWN_RECORDS)
         body = "".join(f"<tr>{_cells('td', row)}</tr>" for row in rows)
-        more = (
-            f"<p>{SHOWN_RECORDS} of {count:,} records; to_pandas() has all.</p>"
-            if count > SHOWN_RECORDS
-            else ""
-        )
+        shown = f"<p>{SHOWN_RECORDS} of {count:,} records; to_pandas() has all.</p>"
+        more = shown if count > SHOWN_RECORDS else ""
         head = f"<thead><tr>{_cells('th', columns)}</tr></thead>"
         return f"<pre>{escape(str(self))}</pre><table>{head}<tbody>{body}</tbody></table>{more}"
 

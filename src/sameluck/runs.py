@@ -108,9 +108,7 @@ class Runs(Frames):
 
     def to_dicts(self) -> list[dict[str, object]]:
         """Return one record for each replication, policy and checkpoint; a column of pulls for each arm."""
-        columns = self._columns()
-        lists = [np.asarray(column).tolist() for column in columns.values()]
-        return [dict(zip(columns, row, strict=True)) for row in zip(*lists, strict=True)]
+        return self._records()
 
     def _columns(self) -> dict[str, Any]:
         shape = self.rewards.shape

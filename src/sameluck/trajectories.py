@@ -72,27 +72,14 @@ class Trace(Mapping[str, Trajectory], Frames):
 
     def to_dicts(self) -> list[PeriodRecord]:
         """Return one record for each policy and period."""
-        return [
-            {
-                "policy": name,
-                "period": period + 1,
-                "arm": int(played.arms[period]),
-                "position": int(played.positions[period]),
-                "reward": float(played.rewards[period]),
-                "replayed": bool(played.replayed[period]),
-            }
-            for name, played in self.trajectories.items()
-            for period in range(played.arms.size)
-        ]
+        return self._records()  # type: ignore[return-value]
 
     def _columns(self) -> dict[str, Any]:
         sizes = [played.arms.size for played in self.trajectories.values()]
-        # With a further entry, so that the array has one dimension even if there is no policy.
-        policies = np.array([*self.trajectories, None], object)[:-1]
         fields = zip(*self.trajectories.values(), strict=True)
         arrays = dict(zip(Trajectory._fields, map(np.concatenate, fields), strict=True))
         return {
-            "policy": np.repeat(policies, sizes),
+            "policy": np.repeat(np.array([*self.trajectories], object), sizes),
             "period": np.concatenate([np.arange(1, size + 1) for size in sizes]),
             "arm": arrays["arms"],
             "position": arrays["positions"],

@@ -95,8 +95,7 @@ def require_fields(subject: str, values: object, fields: Sequence[str]) -> Mappi
         raise Invalid(f"{subject} must be an object, got {shown(values)}")
     for name in values:
         if name not in fields:
-            hint = did_you_mean(str(name), fields)
-            raise Invalid(f"unknown field {name!r} in {subject}; {hint}")
+            raise Invalid(f"unknown field {name!r} in {subject}; {did_you_mean(str(name), fields)}")
     return values
 
 

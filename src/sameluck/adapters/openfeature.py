@@ -36,33 +36,27 @@ class Assigned(Protocol):
     """Arm of a unit."""
 
     @property
-    def id(self) -> str | None:
-        """Id of the assignment; None if the unit is not enrolled."""
+    def id(self) -> str | None: ...  # None if the unit is not enrolled
 
     @property
-    def arm(self) -> str:
-        """Arm to show."""
+    def arm(self) -> str: ...
 
     @property
-    def reason(self) -> str:
-        """Reason for this arm."""
+    def reason(self) -> str: ...
 
 
 class Served(Protocol):
     """An experiment: a `LiveExperiment` or a `RemoteExperiment`."""
 
-    def assign(self, unit: str) -> Assigned:
-        """Return the arm to show a unit."""
+    def assign(self, unit: str) -> Assigned: ...
 
-    def reward(self, id: str | None, value: float) -> object:
-        """Report a reward."""
+    def reward(self, id: str | None, value: float) -> object: ...
 
 
 class ServedExperiments(Protocol):
     """Experiments by name: a `Store` or a `Client`."""
 
-    def load(self, name: str) -> Served:
-        """Return the experiment of this name."""
+    def load(self, name: str) -> Served: ...
 
 
 class OpenFeatureProvider(AbstractProvider):
@@ -140,8 +134,7 @@ class OpenFeatureProvider(AbstractProvider):
         """Report the reward of a unit; the event is named after the experiment."""
         details = tracking_event_details or TrackingEventDetails()
         unit = (evaluation_context and evaluation_context.targeting_key) or ""
-        remembered = self._ids.get((tracking_event_name, unit))
-        id = details.attributes.get("assignment_id", remembered)
+        id = details.attributes.get("assignment_id", self._ids.get((tracking_event_name, unit)))
         if not isinstance(id, str) or details.value is None:
             _log.warning(
                 "sameluck: %r of %r has no assignment or no value", tracking_event_name, unit
@@ -183,14 +176,11 @@ def _number(arm: str) -> float:
 
 
 def _details(value: T, assigned: Assigned) -> FlagResolutionDetails[T]:
-    enrolled = assigned.id is not None
+    id, enrolled = assigned.id or "", assigned.id is not None
+    metadata: dict[str, str | bool | int | float] = {"assignment_id": id, "enrolled": enrolled}
     return FlagResolutionDetails(
         value=value,
         variant=assigned.arm,
         reason=Reason.SPLIT if enrolled else Reason.DEFAULT,
-        flag_metadata={
-            "assignment_id": assigned.id or "",
-            "enrolled": enrolled,
-            "reason": assigned.reason,
-        },
+        flag_metadata={**metadata, "reason": assigned.reason},
     )

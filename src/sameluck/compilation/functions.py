@@ -163,8 +163,7 @@ def compiled_class(subject: type, functions: Sequence[Function]) -> type:
             if changed_constants(function):
                 _constants[function] = _copies(_values(function))
                 _versions[function] = _versions.get(function, 0) + 1
-        versions = [(function, _versions.get(function, 0)) for function in functions]
-        key = (subject, *versions)
+        key = (subject, *((function, _versions.get(function, 0)) for function in functions))
         if key not in _compiled_classes:
             name = f"{subject.__name__}_{next(_serial)}"
             _compiled_classes[key] = namedtuple(name, subject._fields)  # type: ignore[attr-defined]

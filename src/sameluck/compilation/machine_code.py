@@ -69,23 +69,13 @@ class MachineCode:
     def _path(self, signature: NumbaObject, target: NumbaObject) -> Path:
         for parameters in _classes(signature):
             # The class under which a user's function is compiled is in no module: it exists in this process only.
-            if (
-                not is_builtin(parameters)
-                or getattr(sys.modules[parameters.__module__], parameters.__name__, 0)
-                is not parameters
-            ):
-                raise NotKept(f"{parameters.__name__} is not a class of sameluck")
-        name = self.loop.__qualname__
-        key = (
-            self.loop.__module__,
-            name,
-            str(signature),
-            target.codegen().magic_tuple(),
-            _versions(),
-        )
-        return (
-            cache_directory() / f"{name.strip('_')}-{_checksum(repr(key).encode()).hex()}{_SUFFIX}"
-        )
+            module, class_name = sys.modules[parameters.__module__], parameters.__name__
+            if not is_builtin(parameters) or getattr(module, class_name, 0) is not parameters:
+                raise NotKept(f"{class_name} is not a class of sameluck")
+        module_name, name = self.loop.__module__, self.loop.__qualname__
+        key = (module_name, name, str(signature), target.codegen().magic_tuple(), _versions())
+        digest = _checksum(repr(key).encode()).hex()
+        return cache_directory() / f"{name.strip('_')}-{digest}{_SUFFIX}"
 
 
 def _read(path: Path, signature: NumbaObject, target: NumbaObject) -> NumbaObject:

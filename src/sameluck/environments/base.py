@@ -26,7 +26,7 @@ from sameluck import text_forms
 from sameluck.arrays import Floats
 from sameluck.compilation.decorators import dispatched
 from sameluck.compilation.functions import check_registration, compiled_class, is_builtin
-from sameluck.environments.checks import REWARD_LIMITS, check_means
+from sameluck.environments.checks import REWARD_LIMITS, check_list
 from sameluck.errors import Invalid, shown
 from sameluck.randomness.streams import Bits
 from sameluck.validation import is_listed
@@ -52,8 +52,7 @@ class Environment:
     def __init__(self, *_values: object, **_named: object) -> None:
         """Raise `Invalid` for parameters that are invalid for every number of arms."""
         parameters: Any = text_forms.normal_form(self)
-        listed = (len(value) for value in parameters if is_listed(value))
-        parameters.check(max(next(listed, 1), 1))
+        parameters.check(max(next((len(value) for value in parameters if is_listed(value)), 1), 1))
 
     @property
     def means(self) -> Sequence[float]:
@@ -84,7 +83,7 @@ class Environment:
     def check(self, arms: int) -> None:
         """Raise `Invalid` for parameters that are invalid for this number of arms."""
         means = self.means.tolist() if isinstance(self.means, np.ndarray) else self.means
-        check_means(self, means, arms, **REWARD_LIMITS)
+        check_list(f"{type(self).__name__}.means", means, arms, **REWARD_LIMITS)
 
     def compiled_parameters(
         self, seed: int, replications: range, arms: int
@@ -121,13 +120,8 @@ def draws(environment_class: type) -> Callable[[DrawFunction], DrawFunction]:
     """
 
     def register(function: DrawFunction) -> DrawFunction:
-        check_registration(
-            environment_class,
-            function,
-            ENVIRONMENTS,
-            "an environment",
-            "parameters, row, arm, bits",
-        )
+        arguments = "parameters, row, arm, bits"
+        check_registration(environment_class, function, ENVIRONMENTS, "an environment", arguments)
         _DRAW_FUNCTIONS[environment_class] = function
         if not is_builtin(function):
             complete(environment_class)
@@ -201,23 +195,17 @@ def is_complete(environment_class: type) -> TypeGuard[type[Environment]]:
 
     Raise `Invalid` if it is neither.
     """
-    has_draw_function = environment_class in _DRAW_FUNCTIONS
-    if issubclass(environment_class, Environment) and (
-        has_draw_function
-        or environment_class.compiled_parameters is not Environment.compiled_parameters
-    ):
-        return True
-    if (
-        issubclass(environment_class, Environment)
-        or hasattr(environment_class, "means")
-        or not has_draw_function
-    ):
+    is_environment, can_draw = False, environment_class in _DRAW_FUNCTIONS
+    if issubclass(environment_class, Environment):
+        inherited = environment_class.compiled_parameters is Environment.compiled_parameters
+        is_environment, can_draw = True, can_draw or not inherited
+    if not can_draw or (hasattr(environment_class, "means") and not is_environment):
         name = f"{environment_class.__module__}.{environment_class.__name__}"
         raise Invalid(
             f"{name} is not complete: an environment has the base class Environment and a draw function registered "
             "with sameluck.draws; add what is missing, or start its name with an underscore if it is a helper"
         )
-    return False
+    return is_environment
 
 
 def prepared_parameters(

@@ -12,8 +12,7 @@ from sameluck.environments.base import Environment, draws
 from sameluck.environments.checks import (
     REWARD_LIMITS,
     check_each,
-    check_length,
-    check_means,
+    check_list,
     check_order,
     per_arm,
 )
@@ -39,7 +38,7 @@ class Beta(_BetaFields, Environment):
     sample = "beta(0.7, 0.3, concentration=5)"
 
     def check(self, arms: int) -> None:
-        check_means(self, self.means, arms, above=0, below=1)
+        check_list("Beta.means", self.means, arms, above=0, below=1)
         check_each("Beta.concentration", self.concentration, arms, at_least=1e-6, at_most=1e12)
 
     def compiled_parameters(self, seed: int, replications: range, arms: int) -> CompiledBeta:
@@ -78,8 +77,7 @@ class ContinuousUniform(_ContinuousUniformFields, Environment):
 
     def check(self, arms: int) -> None:
         name = "ContinuousUniform"
-        check_length(f"{name}.low", self.low, arms)
-        check_each(f"{name}.low", self.low, arms, **REWARD_LIMITS)
+        check_list(f"{name}.low", self.low, arms, **REWARD_LIMITS)
         check_each(f"{name}.high", self.high, arms, **REWARD_LIMITS)
         check_order(name, self.low, self.high, arms)
 

@@ -21,11 +21,10 @@ def per_arm(value: float | Sequence[float], arms: int) -> Floats:
     return np.array(np.broadcast_to(np.asarray(value, float), (arms,)))
 
 
-def check_means(environment: object, means: object, arms: int, **bounds: float) -> None:
-    """Raise `Invalid` unless there is one mean per arm, each within its bounds."""
-    name = f"{type(environment).__name__}.means"
-    check_length(name, means, arms)
-    check_each(name, means, arms, **bounds)
+def check_list(name: str, values: object, arms: int, **bounds: float) -> None:
+    """Raise `Invalid` unless there is one number per arm, each within its bounds."""
+    check_length(name, values, arms)
+    check_each(name, values, arms, **bounds)
 
 
 def check_length(name: str, values: object, arms: int) -> None:

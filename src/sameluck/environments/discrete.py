@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from sameluck.arrays import Floats
 from sameluck.environments.base import Environment, draws
-from sameluck.environments.checks import REWARD_LIMITS, check_means, check_probabilities, check_row
+from sameluck.environments.checks import REWARD_LIMITS, check_list, check_probabilities, check_row
 from sameluck.randomness.samplers import discrete, poisson
 from sameluck.randomness.streams import Bits
 
@@ -29,7 +29,7 @@ class Bernoulli(_BernoulliFields, Environment):
     sample = "bernoulli(0.7, 0.3)"
 
     def check(self, arms: int) -> None:
-        check_means(self, self.means, arms, at_least=0, at_most=1)
+        check_list("Bernoulli.means", self.means, arms, at_least=0, at_most=1)
 
     def compiled_parameters(self, seed: int, replications: range, arms: int) -> CompiledBernoulli:
         return compiled_bernoulli(self.instance_means(seed, replications, arms))
@@ -119,7 +119,7 @@ class Poisson(_PoissonFields, Environment):
     sample = "poisson(3.0, 2.0)"
 
     def check(self, arms: int) -> None:
-        check_means(self, self.means, arms, at_least=0, at_most=1e6)
+        check_list("Poisson.means", self.means, arms, at_least=0, at_most=1e6)
 
 
 @draws(Poisson)

@@ -299,6 +299,5 @@ def _draw_drifting_gaussian(
 @draws(CompiledSwitching)
 def _draw_switching(parameters: CompiledSwitching, row: int, arm: int, bits: Bits) -> float:
     turn = (parameters.time - 1) // parameters.every
-    last = parameters.phases - 1
-    phase = turn % parameters.phases if parameters.repeat else min(turn, last)
+    phase = turn % parameters.phases if parameters.repeat else min(turn, parameters.phases - 1)
     return draw(law_at(parameters.selection, phase, NO_CONTEXT), row, arm, bits)

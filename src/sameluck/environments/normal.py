@@ -14,8 +14,7 @@ from sameluck.environments.checks import (
     MAX_REWARD,
     REWARD_LIMITS,
     check_each,
-    check_length,
-    check_means,
+    check_list,
     check_order,
     check_probabilities,
     check_table,
@@ -39,7 +38,7 @@ class Gaussian(_GaussianFields, Environment):
     sample = "gaussian(1.0, 0.8, sd=1.0)"
 
     def check(self, arms: int) -> None:
-        check_means(self, self.means, arms, **REWARD_LIMITS)
+        check_list("Gaussian.means", self.means, arms, **REWARD_LIMITS)
         check_each("Gaussian.sd", self.sd, arms, at_least=0, at_most=MAX_REWARD)
 
     def compiled_parameters(self, seed: int, replications: range, arms: int) -> CompiledGaussian:
@@ -154,8 +153,7 @@ class TruncatedGaussian(_TruncatedGaussianFields, Environment):
 
     def check(self, arms: int) -> None:
         name = "TruncatedGaussian"
-        check_length(f"{name}.mu", self.mu, arms)
-        check_each(f"{name}.mu", self.mu, arms, **REWARD_LIMITS)
+        check_list(f"{name}.mu", self.mu, arms, **REWARD_LIMITS)
         check_each(f"{name}.sd", self.sd, arms, at_least=1e-50, at_most=1e50)
         check_each(f"{name}.low", self.low, arms, **REWARD_LIMITS)
         check_each(f"{name}.high", self.high, arms, **REWARD_LIMITS)
@@ -221,7 +219,7 @@ class StudentT(_StudentTFields, Environment):
     sample = "student_t(0.3, 0, scale=1, df=3)"
 
     def check(self, arms: int) -> None:
-        check_means(self, self.means, arms, **REWARD_LIMITS)
+        check_list("StudentT.means", self.means, arms, **REWARD_LIMITS)
         check_each("StudentT.scale", self.scale, arms, at_least=0, at_most=1e30)
         check_each("StudentT.df", self.df, arms, above=2, at_most=1e9)
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from sameluck.arrays import Floats
 from sameluck.environments.base import Environment, draws
-from sameluck.environments.checks import MAX_REWARD, check_each, check_length, check_means, per_arm
+from sameluck.environments.checks import MAX_REWARD, check_each, check_list, per_arm
 from sameluck.randomness.samplers import exponential, normal, uniform
 from sameluck.randomness.streams import Bits, again
 
@@ -29,7 +29,7 @@ class Exponential(_ExponentialFields, Environment):
     sample = "exponential(1.2, 1.0)"
 
     def check(self, arms: int) -> None:
-        check_means(self, self.means, arms, at_least=0, at_most=MAX_REWARD)
+        check_list("Exponential.means", self.means, arms, at_least=0, at_most=MAX_REWARD)
 
 
 @draws(Exponential)
@@ -53,7 +53,7 @@ class Lognormal(_LognormalFields, Environment):
     sample = "lognormal(22, 20, sigma=0.5)"
 
     def check(self, arms: int) -> None:
-        check_means(self, self.means, arms, above=0, at_most=_MAX_MEAN)
+        check_list("Lognormal.means", self.means, arms, above=0, at_most=_MAX_MEAN)
         check_each("Lognormal.sigma", self.sigma, arms, at_least=0, at_most=_MAX_SIGMA)
 
     def compiled_parameters(self, seed: int, replications: range, arms: int) -> CompiledLognormal:
@@ -84,8 +84,7 @@ class ZeroInflatedLognormal(_ZeroInflatedLognormalFields, Environment):
 
     def check(self, arms: int) -> None:
         name = "ZeroInflatedLognormal"
-        check_length(f"{name}.nonzero", self.nonzero, arms)
-        check_each(f"{name}.nonzero", self.nonzero, arms, at_least=0, at_most=1)
+        check_list(f"{name}.nonzero", self.nonzero, arms, at_least=0, at_most=1)
         check_each(f"{name}.amount", self.amount, arms, above=0, at_most=_MAX_MEAN)
         check_each(f"{name}.sigma", self.sigma, arms, at_least=0, at_most=_MAX_SIGMA)
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
 from sameluck.arrays import Floats
-from sameluck.compilation.decorators import compiled
+from sameluck.compilation.decorators import Loop, compiled
 from sameluck.environments.base import Environment, draws
 from sameluck.environments.checks import MAX_REWARD, REWARD_LIMITS, check_each, per_arm
 from sameluck.environments.discrete import Bernoulli, CompiledBernoulli, Poisson, compiled_bernoulli
@@ -16,6 +16,8 @@ from sameluck.environments.normal import CompiledGaussian, Gaussian
 from sameluck.randomness.samplers import beta, gamma, normal, poisson
 from sameluck.randomness.streams import ALL_POLICIES, INSTANCE, Bits, stream, word
 from sameluck.validation import is_listed
+
+Hyperparameter: TypeAlias = float | Sequence[float]  # of all arms, or one per arm
 
 
 class _Prior(Environment):
@@ -27,10 +29,17 @@ class _Prior(Environment):
         parameters: Iterable[object] = self  # type: ignore[assignment]  # a NamedTuple
         return next((len(value) for value in parameters if is_listed(value)), None)
 
+    def _drawn(
+        self, draw: Loop, prior: Iterable[Hyperparameter], seed: int, rows: range, arms: int
+    ) -> Floats:
+        means = np.empty((len(rows), arms))
+        draw(np.uint64(seed), rows.start, *(per_arm(value, arms) for value in prior), means)
+        return means
+
 
 class _BernoulliPriorFields(NamedTuple):
-    a: float | Sequence[float] = 1.0
-    b: float | Sequence[float] = 1.0
+    a: Hyperparameter = 1.0
+    b: Hyperparameter = 1.0
 
 
 class BernoulliPrior(_BernoulliPriorFields, _Prior):
@@ -58,10 +67,7 @@ class BernoulliPrior(_BernoulliPriorFields, _Prior):
 
     def instance_means(self, seed: int, replications: range, arms: int) -> Floats:
         """Return the success probabilities in each replication (replication, arm)."""
-        probabilities = np.empty((len(replications), arms))
-        prior = per_arm(self.a, arms), per_arm(self.b, arms)
-        _draw_probabilities(np.uint64(seed), replications.start, *prior, probabilities)
-        return probabilities
+        return self._drawn(_draw_probabilities, self, seed, replications, arms)
 
     def instance(self, seed: int, replication: int, arms: int) -> Bernoulli:
         """Return the bandit of a replication."""
@@ -70,9 +76,9 @@ class BernoulliPrior(_BernoulliPriorFields, _Prior):
 
 
 class _GaussianPriorFields(NamedTuple):
-    mean: float | Sequence[float] = 0.0
-    sd: float | Sequence[float] = 1.0
-    noise_sd: float | Sequence[float] = 1.0
+    mean: Hyperparameter = 0.0
+    sd: Hyperparameter = 1.0
+    noise_sd: Hyperparameter = 1.0
 
 
 class GaussianPrior(_GaussianPriorFields, _Prior):
@@ -100,10 +106,7 @@ class GaussianPrior(_GaussianPriorFields, _Prior):
 
     def instance_means(self, seed: int, replications: range, arms: int) -> Floats:
         """Return the means in each replication (replication, arm)."""
-        means = np.empty((len(replications), arms))
-        prior = per_arm(self.mean, arms), per_arm(self.sd, arms)
-        _draw_means(np.uint64(seed), replications.start, *prior, means)
-        return means
+        return self._drawn(_draw_means, (self.mean, self.sd), seed, replications, arms)
 
     def instance(self, seed: int, replication: int, arms: int) -> Gaussian:
         """Return the bandit of a replication."""
@@ -112,8 +115,8 @@ class GaussianPrior(_GaussianPriorFields, _Prior):
 
 
 class _PoissonPriorFields(NamedTuple):
-    a: float | Sequence[float] = 2.0
-    b: float | Sequence[float] = 1.0
+    a: Hyperparameter = 2.0
+    b: Hyperparameter = 1.0
 
 
 class PoissonPrior(_PoissonPriorFields, _Prior):
@@ -141,10 +144,7 @@ class PoissonPrior(_PoissonPriorFields, _Prior):
 
     def instance_means(self, seed: int, replications: range, arms: int) -> Floats:
         """Return the means in each replication (replication, arm)."""
-        means = np.empty((len(replications), arms))
-        prior = per_arm(self.a, arms), per_arm(self.b, arms)
-        _draw_gammas(np.uint64(seed), replications.start, *prior, means)
-        return means
+        return self._drawn(_draw_gammas, self, seed, replications, arms)
 
     def instance(self, seed: int, replication: int, arms: int) -> Poisson:
         """Return the bandit of a replication."""

@@ -91,8 +91,7 @@ def read_log(
 
 def rewards_by_arm(log: Log) -> tuple[tuple[float, ...], ...]:
     """Return the rewards of each arm, in the order of `log.arms`."""
-    arms = range(len(log.arms))
-    return tuple(tuple(log.reward[log.arm == arm].tolist()) for arm in arms)
+    return tuple(tuple(log.reward[log.arm == arm].tolist()) for arm in range(len(log.arms)))
 
 
 def refuse_problems(log: Log, remedy: str = "") -> None:
@@ -120,12 +119,12 @@ def _checked(columns: LogColumns, arm_names: Sequence[str] | None) -> dict[str, 
     used = columns.names
     if len(set(used)) != len(used):
         raise Invalid(f"each column can have one role only, got {', '.join(used)}")
-    texts: list[str] | None
     try:
         texts = [str(name).strip() for name in (() if arm_names is None else arm_names)]
+        is_list = not isinstance(arm_names, str | bytes)
     except Exception:  # not a list, or a list of objects without text
-        texts = None
-    if texts is None or isinstance(arm_names, str | bytes):
+        is_list = False
+    if not is_list:
         raise Invalid(f"arm_names must be a list of names, got {shown(arm_names)}")
     names = {name: index for index, name in enumerate(texts)}
     if len(names) != len(texts) or "" in names:
@@ -152,9 +151,8 @@ class _Reader:
         self._high = math.inf if high is None else high
         self._has_replication = columns.replication is not None
         self._has_time = columns.time is not None
-        self._time_type: tuple[str, int] | None = (
-            None  # of all times, and the first row with a time
-        )
+        # Of all times, and the first row with a time.
+        self._time_type: tuple[str, int] | None = None
         self._row, self._arm, self._replication = array("q"), array("q"), array("q")
         self._reward = array("d")
         self._time: list[int | float] = []  # whole numbers stay exact beyond 2^53

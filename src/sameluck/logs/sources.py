@@ -214,9 +214,8 @@ def _parquet_rows(path: Path, columns: LogColumns) -> Iterator[LogRow]:
 
 def _arrow_values(arrow: ModuleType, column: Any) -> list[object]:
     arrow_type = column.type
-    if (
-        arrow.types.is_timestamp(arrow_type) and arrow_type.unit == "ns"
-    ):  # Python's datetime has no nanoseconds
+    # Python's datetime has no nanoseconds.
+    if arrow.types.is_timestamp(arrow_type) and arrow_type.unit == "ns":
         column = column.cast(arrow.timestamp("us", arrow_type.tz), safe=False)
     return column.to_pylist()
 

@@ -103,9 +103,8 @@ def selects(policy_class: type) -> Callable[[SelectFunction], SelectFunction]:
     """
 
     def register(function: SelectFunction) -> SelectFunction:
-        check_registration(
-            policy_class, function, POLICIES, "a policy", "policy, tally, period, noise"
-        )
+        arguments = "policy, tally, period, noise"
+        check_registration(policy_class, function, POLICIES, "a policy", arguments)
         _SELECT_FUNCTIONS[policy_class] = function
         if not is_builtin(function) and not policy_class.__name__.startswith("_"):
             POLICIES[text_forms.name_of(policy_class)] = policy_class
@@ -123,9 +122,8 @@ def probabilities(policy_class: type) -> Callable[[ProbabilitiesFunction], Proba
     """
 
     def register(function: ProbabilitiesFunction) -> ProbabilitiesFunction:
-        check_registration(
-            policy_class, function, POLICIES, "a policy", "policy, tally, period, probabilities"
-        )
+        arguments = "policy, tally, period, probabilities"
+        check_registration(policy_class, function, POLICIES, "a policy", arguments)
         _PROBABILITIES_FUNCTIONS[policy_class] = function
         return function
 
@@ -342,11 +340,8 @@ def require_rule(method: str, returned: object) -> Policy:
 
 def memory_of(prepared: Policy, arms: int) -> int:
     """Return how many floats a prepared policy keeps between periods."""
-    if not hasattr(prepared, "memory"):
-        return 0
-    return require_whole(
-        f"{type(prepared).__name__}.memory({arms})", prepared.memory(arms), 0, 10**8
-    )
+    size = prepared.memory(arms) if hasattr(prepared, "memory") else 0
+    return require_whole(f"{type(prepared).__name__}.memory({arms})", size, 0, 10**8)
 
 
 def has_select_function(policy: object, arms: int) -> TypeGuard[Policy]:

@@ -108,8 +108,7 @@ class Batched(NamedTuple):
 
     def prepare(self, arms: int, horizon: int) -> _Batched:
         # Under the class that is compiled, or a policy defined again would run the previous machine code.
-        inner = as_compiled(_without_memory(self._rule, arms, horizon))
-        return _Batched(inner, self.size)
+        return _Batched(as_compiled(_without_memory(self._rule, arms, horizon)), self.size)
 
 
 Batched.sample = "batched(ucb1(alpha=2), size=10)"  # type: ignore[attr-defined]  # not a field

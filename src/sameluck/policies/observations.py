@@ -35,13 +35,8 @@ class ArmObservations(NamedTuple):
 
 
 def empty_observations(arms: int, memory: int) -> Observations:
-    return Observations(
-        np.zeros(arms, np.int64),
-        np.zeros(arms, np.int64),
-        np.zeros(arms),
-        np.zeros(arms),
-        np.zeros(memory),
-    )
+    reads, pulls = np.zeros(arms, np.int64), np.zeros(arms, np.int64)
+    return Observations(reads, pulls, np.zeros(arms), np.zeros(arms), np.zeros(memory))
 
 
 @inlined
@@ -53,22 +48,15 @@ def cell_of(arm: int) -> int:
 @inlined
 def tally_of(observations: Observations, last_arm: int, last_reward: float) -> Tally:
     """Return the tally that a select function takes."""
-    return Tally(
-        observations.pulls,
-        observations.totals,
-        observations.means,
-        observations.memory,
-        last_arm,
-        last_reward,
-    )
+    pulls, totals, means = observations.pulls, observations.totals, observations.means
+    return Tally(pulls, totals, means, observations.memory, last_arm, last_reward)
 
 
 @inlined
 def loaded(observations: Observations, arm: int) -> ArmObservations:
     """Return the observations of one arm."""
-    return ArmObservations(
-        observations.pulls[arm], observations.totals[arm], observations.means[arm]
-    )
+    pulls, total = observations.pulls[arm], observations.totals[arm]
+    return ArmObservations(pulls, total, observations.means[arm])
 
 
 @inlined

@@ -80,12 +80,9 @@ def _largest_beta_draw(policy: _BetaPosteriors, tally: Tally, period: int, noise
         won = np.uint64(tally.totals[arm])
         lost = np.uint64(tally.pulls[arm]) - won
         # Odds have the order of probabilities, and the gamma draws give them without rounding to 0 or 1.
+        bits = at(noise, period, arm)
         odds = beta_odds(
-            at(noise, period, arm),
-            wins.depth[won],
-            wins.spread[won],
-            losses.depth[lost],
-            losses.spread[lost],
+            bits, wins.depth[won], wins.spread[won], losses.depth[lost], losses.spread[lost]
         )
         if odds > highest:
             branch_hint()

@@ -138,8 +138,7 @@ class Probe(NamedTuple):
         for replication, plain in enumerate(self.results):
             periods = plain.checkpoints
             trajectory = empty_trajectory(periods.size) if recorded else None
-            only = range(replication, replication + 1)
-            compiled = self.runner.run(only, periods, trajectory)
+            compiled = self.runner.run(range(replication, replication + 1), periods, trajectory)
             _check_equal_results(self.runner, plain, compiled, COMPILED)
         if any(function.states_probabilities for function in self.functions):
             self._compare_probabilities()
@@ -147,8 +146,7 @@ class Probe(NamedTuple):
 
     def _compare_probabilities(self) -> None:
         played, plain = _trajectory_of(self.results[0]), self.exploration_excess
-        periods = np.arange(1, plain.size + 1)
-        compiled = self.runner.exploration_excess(periods, played)
+        compiled = self.runner.exploration_excess(np.arange(1, plain.size + 1), played)
         if not np.allclose(compiled, plain, rtol=1e-9, atol=1e-9 * np.abs(played.rewards).sum()):
             raise Invalid(
                 f"{self.runner.refusals.label} states different probabilities {COMPILED}: {RULE}"
@@ -213,8 +211,7 @@ def _arms(results: Results, periods: int) -> Ints:
 def _check_equal_results(runner: PolicyRunner, first: Results, second: Results, when: str) -> None:
     periods = min(first.checkpoints.size, second.checkpoints.size)
     arms = [_arms(results, periods) for results in (first, second)]
-    rewards = [results.rewards[0, :periods] for results in (first, second)]
-    check_equal(runner, arms, rewards, when)
+    check_equal(runner, arms, [results.rewards[0, :periods] for results in (first, second)], when)
 
 
 def check_equal(runner: PolicyRunner, arms: list[Ints], rewards: list[Floats], when: str) -> None:

@@ -53,7 +53,7 @@ class ObjectRunner:
         results = Results(self._indexed_by_period, checkpoints, np.empty(shape), pulls)
         source = RewardSource(self.experiment, self.environment, self.name, replications)
         for row, replication in enumerate(replications):
-            self._run(replication, source.blocks(replication), row, results, trajectory)
+            self._run(replication, RewardBlocks(source, replication), row, results, trajectory)
         return results
 
     def _run(
@@ -64,12 +64,8 @@ class ObjectRunner:
         results: Results,
         trajectory: Trajectory | None,
     ) -> None:
-        arms, indexed_by_period, earned, start = (
-            self.experiment.n_arms,
-            self._indexed_by_period,
-            0.0,
-            1,
-        )
+        arms, indexed_by_period = self.experiment.n_arms, self._indexed_by_period
+        earned, start = 0.0, 1
         reads, pulls = [0] * arms, [0] * arms  # by cell, by arm
         # Bound outside of the loop: looking up attributes would take as long as a simple policy.
         values, first, end = rewards.values, rewards.start, rewards.end
@@ -116,9 +112,8 @@ class ObjectRunner:
         """
         end = time.perf_counter() + seconds
         only = range(replication, replication + 1)
-        rewards = RewardSource(self.experiment, self.environment, self.name, only).blocks(
-            replication
-        )
+        source = RewardSource(self.experiment, self.environment, self.name, only)
+        rewards = RewardBlocks(source, replication)
         count, arms = self.experiment.n_arms, list[int]()
         reads = [0] * count
         pair = ObjectPair(self.name, self.make, count, self._seed_in(replication))

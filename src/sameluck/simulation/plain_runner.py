@@ -132,8 +132,7 @@ class PlainRunner:
         return sums
 
     def _guarded_parameters(self, parameters: Parameters) -> Parameters:
-        binary = self.runner.environment.binary
-        return guarded_parameters(parameters, self.deadline, binary=binary)
+        return guarded_parameters(parameters, self.deadline, binary=self.runner.environment.binary)
 
 
 class GuardedArray(np.ndarray[Any, Any]):

@@ -139,13 +139,9 @@ class PolicyRunner:
 
     def empty_observations(self) -> Observations:
         arms = self.experiment.n_arms
-        return Observations(
-            _padded(arms, np.int64),
-            _padded(arms, np.int64),
-            _padded(arms, np.float64),
-            _padded(arms, np.float64),
-            _padded(self.memory, np.float64),
-        )
+        reads, pulls = _padded(arms, np.int64), _padded(arms, np.int64)
+        totals, means = _padded(arms, np.float64), _padded(arms, np.float64)
+        return Observations(reads, pulls, totals, means, _padded(self.memory, np.float64))
 
     def empty_results(self, replications: int, checkpoints: Ints) -> Results:
         shape = (replications, checkpoints.size)

@@ -64,17 +64,14 @@ class Refusals:
             where, _ = locate_error(select_function_of(self.policy), error)
             raise AddressReused(f"{error} ({where})") from None
         except Exception as error:
-            draw_function, select_function = (
-                draw_function_of(parameters),
-                select_function_of(self.policy),
-            )
-            builtin = is_builtin(select_function)
-            in_draw = not is_builtin(draw_function) and (builtin or blames(draw_function, error))
-            if builtin and not in_draw:
+            function: Function = select_function_of(self.policy)
+            draw_function = draw_function_of(parameters)
+            builtin = is_builtin(function)
+            if not is_builtin(draw_function) and (builtin or blames(draw_function, error)):
+                function = draw_function
+            elif builtin:
                 raise
-            raise Invalid(
-                self.message(draw_function if in_draw else select_function, error)
-            ) from error
+            raise Invalid(self.message(function, error)) from error
 
     def check_arm(self, replication: int, period: int) -> None:
         """Raise `Invalid` if the policy chose an arm that does not exist in a period; 0 stands for none."""

@@ -78,10 +78,6 @@ class RewardSource:
         stream_owner = experiment.design.reward_owner(policy)
         self._seed, self._stream_owner = np.uint64(experiment.seed), np.uint64(stream_owner)
 
-    def blocks(self, replication: int) -> RewardBlocks:
-        """Return the rewards of one replication, from their start."""
-        return RewardBlocks(self, replication)
-
     def draw(
         self, replication: int, arm: int, start: int, count: int, period: int = 1
     ) -> list[float]:

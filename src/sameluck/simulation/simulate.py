@@ -26,6 +26,7 @@ from sameluck.simulation.preconditions import check_memory, checked_replications
 from sameluck.simulation.tasks import Work, split
 from sameluck.simulation.workers import MapLike, assemble, map_tasks, run_tasks
 from sameluck.validation import require_callable, require_flag, require_whole
+from sameluck.wording import counted
 
 Progress: TypeAlias = Callable[[int, int], object]
 ProgressLike: TypeAlias = Progress | bool  # True prints
@@ -223,8 +224,7 @@ class PrintedRace:
         if now - self._printed < _SILENT_SECONDS or state == self._last:
             return
         self._printed, self._last = now, state
-        policies = "policy" if len(names) == 1 else "policies"
-        left = f"{len(names):,} {policies} left"
+        left = f"{counted(len(names), 'policy', 'policies')} left"
         _print_line(f"{replications:,} of at most {self._max_replications:,} replications, {left}")
 
 

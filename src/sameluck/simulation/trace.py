@@ -88,6 +88,5 @@ def _trace_object(runner: ObjectRunner, replication: int, *, guard: bool) -> Tra
     trajectory = empty_trajectory(horizon)
     runner.run(range(replication, replication + 1), np.array([horizon]), trajectory)
     if guard:
-        pair = runner.run_pair(replication, horizon)
-        check_repeated(runner.name, pair, trajectory.arms.tolist())
+        check_repeated(runner.name, runner.run_pair(replication, horizon), trajectory.arms.tolist())
     return trajectory

@@ -73,7 +73,6 @@ def plan_command(policies: tuple[str, ...], plot_path: str | None, **question: A
 @click.option("--tolerance", type=float, help="The acceptable loss against the best policy.")
 @click.option(
     "--failures",
-    type=float,
     default=0.01,
     show_default=True,
     help="The largest share of replications in which a policy may fail without being noticed.",
@@ -81,18 +80,12 @@ def plan_command(policies: tuple[str, ...], plot_path: str | None, **question: A
 @click.option(
     "--least",
     "min_replications",
-    type=int,
     default=30,
     show_default=True,
     help="The fewest replications before a decision.",
 )
 @click.option(
-    "--most",
-    "max_replications",
-    type=int,
-    default=1_000,
-    show_default=True,
-    help="The most replications.",
+    "--most", "max_replications", default=1_000, show_default=True, help="The most replications."
 )
 @click.option(
     "--keep", metavar="FILE", help="Keep the race in this file and continue it from there."
@@ -128,21 +121,18 @@ def race_command(policies: tuple[str, ...], keep: str | None, **question: Any) -
             raise
         message = f"the race is kept in {keep!r}; run the same command again to continue it"
         raise sl.Interrupted(message) from None
-    fields = (
-        "level",
-        "tolerance",
-        "certified",
-        "best",
-        "replications",
-        "users",
-        "policy_runs",
-        "naive_users",
-    )
     record = {
         **made_with(),
         "experiment": race.experiment.to_dict(),
         "environment": text_forms.write(settings["environment"]),
-        **{field: getattr(race, field) for field in fields},
+        "level": race.level,
+        "tolerance": race.tolerance,
+        "certified": race.certified,
+        "best": race.best,
+        "replications": race.replications,
+        "users": race.users,
+        "policy_runs": race.policy_runs,
+        "naive_users": race.naive_users,
         "runners": race.to_dicts(),
         "verdict": race.verdict,
         "cautions": race.cautions,

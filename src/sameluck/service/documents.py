@@ -14,18 +14,11 @@ from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr, create_
 from sameluck.errors import SameluckError
 from sameluck.files import to_json
 from sameluck.inference import Effect, Standing
+from sameluck.live import records
 from sameluck.live.control.history import Change
 from sameluck.live.control.policy_migration import LedgerChanges, LedgerDifference
 from sameluck.live.diagnostics.check import Check
-from sameluck.live.records import (
-    AddedPolicy,
-    Assignment,
-    AssignmentDetails,
-    Receipt,
-    ReplicationStatus,
-    Status,
-    WindowExtension,
-)
+from sameluck.live.records import Assignment, Receipt
 from sameluck.service.api_tokens import Token
 from sameluck.service.problems import document_of
 
@@ -64,22 +57,22 @@ def model_of(record_class: type, **replaced: Any) -> type[BaseModel]:
 
 AssignmentModel = model_of(Assignment)
 ReceiptModel = model_of(Receipt)
-AssignmentDetailsModel = model_of(AssignmentDetails)
-StatusModel = model_of(Status)
-AddedPolicyModel = model_of(AddedPolicy, sentence=(str, ...))
+AssignmentDetailsModel = model_of(records.AssignmentDetails)
+StatusModel = model_of(records.Status)
+AddedPolicyModel = model_of(records.AddedPolicy, sentence=(str, ...))
 DifferenceModel = model_of(LedgerDifference)
 LedgerChangesModel = model_of(
     LedgerChanges,
     differences=(list[DifferenceModel], ...),  # type: ignore[valid-type]
     sentence=(str, ...),
 )
-WindowExtensionModel = model_of(WindowExtension)
+WindowExtensionModel = model_of(records.WindowExtension)
 ChangeModel = model_of(Change)
 CheckModel = model_of(Check)
 EffectModel = model_of(Effect)
 StandingModel = model_of(Standing)
 TokenModel = model_of(Token)
-ReplicationModel = model_of(ReplicationStatus, rewards=(dict[str, float] | None, ...))
+ReplicationModel = model_of(records.ReplicationStatus, rewards=(dict[str, float] | None, ...))
 
 
 class ExperimentModel(BaseModel):

@@ -17,32 +17,22 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ConfigDict
 from starlette.exceptions import HTTPException
 
-from sameluck.errors import (
-    AddressReused,
-    Conflict,
-    Diverged,
-    Interrupted,
-    Invalid,
-    Missing,
-    SameluckError,
-    Unavailable,
-    Unknown,
-    shown,
-)
+from sameluck import errors
+from sameluck.errors import SameluckError, shown
 from sameluck.files import to_json
 
 MEDIA_TYPE = "application/problem+json"
 RETRY_SECONDS = 1
 
 STATUSES: dict[type[SameluckError], int] = {
-    Invalid: 422,
-    Unknown: 404,
-    Conflict: 409,
-    Missing: 501,
-    Unavailable: 503,
-    Interrupted: 503,
-    Diverged: 500,
-    AddressReused: 500,
+    errors.Invalid: 422,
+    errors.Unknown: 404,
+    errors.Conflict: 409,
+    errors.Missing: 501,
+    errors.Unavailable: 503,
+    errors.Interrupted: 503,
+    errors.Diverged: 500,
+    errors.AddressReused: 500,
 }
 
 _CODES = {  # of errors raised by FastAPI, by status

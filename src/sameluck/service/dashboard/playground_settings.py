@@ -17,9 +17,11 @@ from sameluck.service.limits import Limits
 
 MAX_PERIODS = 100_000_000  # of all policies and replications
 MAX_REPLICATIONS = 1_000
-ARMS = (2, 3, 4, 5)
-HORIZONS = (100, 300, 1_000, 3_000, 10_000)
-REPLICATIONS = (10, 20, 50, 200)
+OPTIONS = {
+    "arms": (2, 3, 4, 5),
+    "horizon": (100, 300, 1_000, 3_000, 10_000),
+    "replications": (10, 20, 50, 200),
+}
 OTHER = "other"
 
 
@@ -85,10 +87,7 @@ class Setting(NamedTuple):
         sides = [f"{side}_other" if self.fields[side] == OTHER else side for side in ("a", "b")]
         chosen = [self.fields[side] for side in sides]
         names = []
-        for text in [
-            *chosen,
-            *filter(str.strip, self.fields["more"].splitlines()),
-        ]:
+        for text in [*chosen, *filter(str.strip, self.fields["more"].splitlines())]:
             policy = text_forms.normal_form(text_forms.parse(text, POLICIES, "policy"))
             names.append(text_forms.write(policy, brief=True))
         if repeated := {name for name in names if names.count(name) > 1}:
@@ -98,8 +97,9 @@ class Setting(NamedTuple):
     @property
     def means(self) -> list[float]:
         arms = whole("arms", self.fields["arms"])
-        if arms not in ARMS:
-            raise Invalid(f"choose {ARMS[0]} to {ARMS[-1]} arms, got {arms}")
+        offered = OPTIONS["arms"]
+        if arms not in offered:
+            raise Invalid(f"choose {offered[0]} to {offered[-1]} arms, got {arms}")
         return [number(f"arm {k}", self.fields[f"mean{k}"]) for k in range(1, arms + 1)]
 
     @property

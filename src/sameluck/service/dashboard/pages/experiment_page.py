@@ -9,16 +9,8 @@ from fastapi import APIRouter, Query, Request, Response
 
 from sameluck.live.experiment import LiveExperiment
 from sameluck.live.start import NOT_STARTED
+from sameluck.service.dashboard import live_charts
 from sameluck.service.dashboard.experiment_progress import milestones, progress_of
-from sameluck.service.dashboard.live_charts import (
-    MIN_BOARD,
-    challengers_board,
-    horizon_chart,
-    interval_drawing,
-    replications_chart,
-    ribbons,
-    users_chart,
-)
 from sameluck.service.dashboard.overview import Overview
 from sameluck.service.dashboard.page_responses import PageRoute, page, unless_unchanged
 from sameluck.service.dashboard.stack_drawing import Stacks, stacks_of
@@ -62,9 +54,10 @@ def _values(overview: Overview, policy: str) -> dict[str, object]:
     verdicts = overview.verdicts
     main = next((verdict for verdict in verdicts if verdict.finding.policy == policy), None)
     main = main or (verdicts[0] if verdicts else None)
-    effect, factor = (horizon_chart(main) if main else None) or (None, None)
-    drawn, arms, shades = ribbons(overview.runs, overview.colours)
+    effect, factor = (live_charts.horizon_chart(main) if main else None) or (None, None)
+    drawn, arms, shades = live_charts.ribbons(overview.runs, overview.colours)
     asked, naive = overview.users
+    is_board = len(verdicts) >= live_charts.MIN_BOARD and not policy
     return {
         "overview": overview,
         "status": overview.status,
@@ -73,14 +66,14 @@ def _values(overview: Overview, policy: str) -> dict[str, object]:
         "colours": overview.colours,
         "main": main,
         "verdicts": verdicts,
-        "interval": interval_drawing(main) if main else None,
-        "board": challengers_board(verdicts, path_of(overview.name)),
-        "summary": overview.summary if len(verdicts) >= MIN_BOARD and not policy else "",
+        "interval": live_charts.interval_drawing(main) if main else None,
+        "board": live_charts.challengers_board(verdicts, path_of(overview.name)),
+        "summary": overview.summary if is_board else "",
         "milestones": milestones(main.finding, overview.replications) if main else [],
         "effect": effect,
         "factor": factor,
-        "dots": replications_chart(main.finding) if main else None,
-        "users": users_chart(overview.runs),
+        "dots": live_charts.replications_chart(main.finding) if main else None,
+        "users": live_charts.users_chart(overview.runs),
         "asked": asked,
         "naive": naive,
         "ribbons": drawn,

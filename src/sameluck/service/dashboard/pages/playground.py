@@ -8,13 +8,7 @@ from fastapi import APIRouter, Request, Response
 from sameluck.errors import SameluckError
 from sameluck.service.dashboard.outcomes import outcome_of
 from sameluck.service.dashboard.page_responses import PageRoute, page, unless_unchanged
-from sameluck.service.dashboard.playground_settings import (
-    ARMS,
-    CHOICES,
-    HORIZONS,
-    REPLICATIONS,
-    Setting,
-)
+from sameluck.service.dashboard.playground_settings import CHOICES, OPTIONS, Setting
 from sameluck.service.dashboard.playground_simulations import Simulations
 from sameluck.service.dashboard.visitors import CurrentVisitor
 
@@ -39,7 +33,7 @@ async def show_playground(request: Request, visitor: CurrentVisitor) -> Response
         visitor=visitor,
         fields=setting.fields,
         choices=CHOICES,
-        options={"arms": ARMS, "horizon": HORIZONS, "replications": REPLICATIONS},
+        options=OPTIONS,
         problem=problem,
         share=simulation.share if simulation and not simulation.has_ended else None,
         outcome=outcome,

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from sameluck.live.engine.digest import MODULUS, entry_digest
-from sameluck.live.engine.protocol import SettledEntries
+from sameluck.live.engine.entries import MODULUS, SettledEntries, entry_digest
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sameluck.live.engine.entries import SHARED, Entry, SettledEntries
+from sameluck.live.engine.protocol import SHARED, Entry, SettledEntries
 from sameluck.live.engine.scheduler import Scheduler
 
 STARTED = 1_700_000_000_000_000  # microseconds

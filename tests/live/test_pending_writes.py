@@ -4,7 +4,7 @@ import pytest
 
 import sameluck as sl
 from sameluck.live.databases.rows import NumberRow, TextRow
-from sameluck.live.engine.entries import MODULUS
+from sameluck.live.engine.digest import MODULUS
 from sameluck.live.state.replications import PendingWrites
 
 START = {"definition": "", "fingerprints": "{}", "options": "", "salt": "", "streams": 1, "now": 0}

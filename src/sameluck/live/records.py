@@ -23,7 +23,7 @@ from sameluck.live.databases.rows import (
     ReplicationProgress,
     TextRow,
 )
-from sameluck.live.engine.entries import AUDITED
+from sameluck.live.engine.protocol import AUDITED
 from sameluck.live.options import stop_after_of
 from sameluck.live.users.units import is_id
 from sameluck.wording import counted

@@ -27,7 +27,7 @@ from sameluck.environments.discrete import Bernoulli
 from sameluck.errors import Diverged, Unknown
 from sameluck.live.databases.base import Values
 from sameluck.live.databases.rows import HistoryRow
-from sameluck.live.engine.entries import AUDITED, Entry
+from sameluck.live.engine.protocol import AUDITED, Entry
 from sameluck.live.experiment import LiveExperiment
 from sameluck.live.options import Reward
 from sameluck.simulation.trace import trace

@@ -12,7 +12,7 @@ from sameluck.errors import Diverged, Invalid, OtherVersion
 from sameluck.live import records
 from sameluck.live.databases.base import SqlValue, Values
 from sameluck.live.databases.rows import EntryRow
-from sameluck.live.engine.entries import Entry
+from sameluck.live.engine.protocol import Entry
 from sameluck.live.experiment import LiveExperiment
 from sameluck.live.options import Makers
 from sameluck.policies.external import External, makers_for

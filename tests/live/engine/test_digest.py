@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from sameluck.live.engine.entries import MODULUS, SettledEntries, entry_digest
+from sameluck.live.engine.digest import MODULUS, entry_digest
+from sameluck.live.engine.protocol import SettledEntries
 
 
 @pytest.fixture

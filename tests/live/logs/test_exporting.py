@@ -10,7 +10,7 @@ import pytest
 from users import Users, finish
 
 import sameluck as sl
-from sameluck.live.engine.entries import AUDITED, SHARED, SettledEntries
+from sameluck.live.engine.protocol import AUDITED, SHARED, SettledEntries
 from sameluck.live.engine.scheduler import Scheduler
 from sameluck.live.engine.walker import empty_results
 from sameluck.live.logs import exporting

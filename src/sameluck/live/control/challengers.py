@@ -17,7 +17,7 @@ from sameluck.live.databases.rows import (
     ProgressRow,
     ReplicationRow,
 )
-from sameluck.live.engine.replication import Replication
+from sameluck.live.engine.protocol import ReplicationState
 from sameluck.live.options import LiveOptions, check_fit, experiment_as_run
 from sameluck.live.records import AddedPolicy
 from sameluck.live.state.definition import Definition, PolicyRecord, records_text
@@ -34,7 +34,7 @@ class Derived(NamedTuple):
 
     version: int
     progress: ChallengerProgress
-    state: Replication | None  # None if the policy has finished it and nothing is outstanding
+    state: ReplicationState | None  # None if the policy has finished it and nothing is outstanding
 
     def can_catch_up(self, row: ReplicationRow) -> bool:
         """Return True if entries settled since are the only change."""
@@ -107,7 +107,9 @@ class Challenger(NamedTuple):
             states[number] = _derived(state)
         return states
 
-    def _settle_since(self, after: Definition, state: Replication, row: ReplicationRow) -> None:
+    def _settle_since(
+        self, after: Definition, state: ReplicationState, row: ReplicationRow
+    ) -> None:
         """Settle the entries settled since. Without any, ask no database: SQLite would search all entries."""
         if state.version != row.version:
             values = self.replications.settle_since(self.transaction, state)
@@ -178,13 +180,13 @@ class Challenger(NamedTuple):
         return AddedPolicy(self.name, len(progress), finished, replayed, wanted, users)
 
 
-def _derived(state: Replication) -> Derived:
+def _derived(state: ReplicationState) -> Derived:
     progress = _progress(state)
     final = progress[0] and state.complete and not state.outstanding and not state.all_audits()
     return Derived(state.version, progress, None if final else state)
 
 
-def _progress(state: Replication) -> ChallengerProgress:
+def _progress(state: ReplicationState) -> ChallengerProgress:
     challenger = state.policies - 1
     periods = state.periods_done[challenger]
     wanted = len(state.needed_by([challenger]) - state.outstanding)

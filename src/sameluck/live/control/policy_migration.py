@@ -13,8 +13,7 @@ from typing import NamedTuple, TypeAlias
 
 from sameluck.live.databases.base import Transaction
 from sameluck.live.databases.rows import CurrentRow, DefinitionRow, NumberRow, ReplicationRow
-from sameluck.live.engine.entries import Differences
-from sameluck.live.engine.replication import Replication
+from sameluck.live.engine.protocol import Differences, ReplicationState
 from sameluck.live.state.definition import Definition
 from sameluck.live.state.digests import check_digest, stored_digests
 from sameluck.live.state.ledger import Ledger
@@ -123,7 +122,7 @@ class PolicyMigration(NamedTuple):
             )
         return derived
 
-    def _first_period(self, state: Replication) -> int | None:
+    def _first_period(self, state: ReplicationState) -> int | None:
         """Return the first period in which a changed policy needs an entry that was not requested."""
         names = list(state.engine.experiment.policies)
         changed = [k for k, name in enumerate(names) if name in self.changed]

@@ -27,7 +27,7 @@ from sameluck.live.databases.rows import (
     RewardRow,
     TextRow,
 )
-from sameluck.live.engine.entries import MODULUS, entry_digest
+from sameluck.live.engine.digest import MODULUS, entry_digest
 from sameluck.live.options import MAX_SECONDS
 from sameluck.live.records import moment
 from sameluck.live.state.replications import OpenReplications, PendingWrites

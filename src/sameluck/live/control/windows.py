@@ -20,8 +20,8 @@ from sameluck.live.databases.rows import (
     ReplicationRow,
     TouchedRow,
 )
-from sameluck.live.engine.entries import MODULUS, Entry, SettledEntries, entry_digest
-from sameluck.live.engine.replication import Replication
+from sameluck.live.engine.digest import MODULUS, entry_digest
+from sameluck.live.engine.protocol import Entry, ReplicationState, SettledEntries
 from sameluck.live.records import WindowExtension
 from sameluck.live.state.ledger import Ledger
 from sameluck.live.state.replications import OpenReplications, PendingWrites
@@ -86,7 +86,7 @@ class _Defaults(NamedTuple):
         outstanding = self.transaction.fetch_all(TouchedRow, "touched", **self.key)
         touched = {_entry(row) for row in outstanding if row.touched}
         taken: list[DefaultRow] = []
-        final: Replication | None = None
+        final: ReplicationState | None = None
         for attempt in [list(defaults), *([row] for row in defaults)]:  # all at once, or one by one
             removed = {_entry(row) for row in [*taken, *attempt]}
             remaining = _without(settled, removed)
@@ -101,7 +101,7 @@ class _Defaults(NamedTuple):
         return taken
 
     def _write(
-        self, taken: Sequence[DefaultRow], state: Replication, wanted_before: set[Entry]
+        self, taken: Sequence[DefaultRow], state: ReplicationState, wanted_before: set[Entry]
     ) -> None:
         self.replications.hold(self.transaction, self.row.number)
         digest = 0
@@ -129,7 +129,7 @@ def _without(settled: SettledEntries, entries: set[Entry]) -> SettledEntries:
     return SettledEntries(*(column[kept] for column in settled if column is not None))
 
 
-def _all_requested(state: Replication) -> bool:
+def _all_requested(state: ReplicationState) -> bool:
     """Return True if the policies have requested every entry that a unit was assigned."""
     try:
         state.check_requested()

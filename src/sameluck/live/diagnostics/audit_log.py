@@ -9,7 +9,7 @@ from operator import attrgetter
 from sameluck.live.databases.rows import EditedRow, PrunedRow, RewardRow
 from sameluck.live.diagnostics.check import Check, diagnostic
 from sameluck.live.diagnostics.snapshot import Snapshot
-from sameluck.live.engine.entries import MODULUS, entry_digest
+from sameluck.live.engine.digest import MODULUS, entry_digest
 from sameluck.live.state.digests import edited_text
 from sameluck.wording import counted
 

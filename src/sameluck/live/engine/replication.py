@@ -19,17 +19,9 @@ import numpy as np
 
 from sameluck.arrays import Floats, Ints
 from sameluck.errors import Diverged
-from sameluck.live.engine.entries import (
-    AUDITED,
-    MODULUS,
-    SHARED,
-    Differences,
-    Entry,
-    Fetch,
-    SettledEntries,
-    entry_digest,
-)
+from sameluck.live.engine.digest import MODULUS, entry_digest
 from sameluck.live.engine.object_walker import ObjectWalker
+from sameluck.live.engine.protocol import AUDITED, SHARED, Differences, Entry, Fetch, SettledEntries
 from sameluck.live.engine.walker import CellPosition, CompiledWalker, WalkResults, empty_results
 
 if TYPE_CHECKING:

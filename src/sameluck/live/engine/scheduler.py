@@ -1,4 +1,4 @@
-"""Prepared policies of an experiment, and the order of their requests."""
+"""Reward stacks, an implementation of the engine protocol: prepared policies and the order of their requests."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from sameluck.arrays import Ints
 from sameluck.experiment import Experiment
-from sameluck.live.engine.entries import AUDITED, SHARED, Entry, SettledEntries
 from sameluck.live.engine.object_walker import ObjectWalker
+from sameluck.live.engine.protocol import AUDITED, SHARED, Entry, SettledEntries
 from sameluck.live.engine.replication import Replication, rebuild
 from sameluck.live.engine.walker import CompiledWalker, PreparedPolicy, WalkResults, empty_results
 from sameluck.live.options import LiveOptions, needs_binary_rewards

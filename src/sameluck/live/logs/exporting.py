@@ -19,7 +19,7 @@ from sameluck.errors import Invalid, optional, shown
 from sameluck.files import draft_of, file_path
 from sameluck.live.databases.base import Transaction
 from sameluck.live.databases.rows import CurrentRow, EventRow, HistoryRow
-from sameluck.live.engine.entries import AUDITED
+from sameluck.live.engine.protocol import AUDITED
 from sameluck.live.records import moment
 from sameluck.live.state.definition import Definition
 from sameluck.live.state.replications import OpenReplications

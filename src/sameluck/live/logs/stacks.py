@@ -10,7 +10,7 @@ import numpy as np
 from sameluck.arrays import Floats, Ints
 from sameluck.experiment import Experiment
 from sameluck.live.databases.base import Transaction
-from sameluck.live.engine.entries import SHARED, Entry, SettledEntries
+from sameluck.live.engine.protocol import SHARED, Entry, SettledEntries
 from sameluck.live.engine.scheduler import Scheduler
 from sameluck.live.engine.walker import empty_results
 from sameluck.live.options import LiveOptions, Makers

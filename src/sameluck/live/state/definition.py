@@ -13,6 +13,7 @@ from sameluck.experiment import Experiment, ExperimentRecord
 from sameluck.live.calls.settings import this_process
 from sameluck.live.databases.rows import DefinitionRow
 from sameluck.live.engine.fingerprints import UNKNOWN, fingerprint
+from sameluck.live.engine.protocol import Engine
 from sameluck.live.engine.scheduler import Scheduler
 from sameluck.live.options import LiveOptions, Makers, needs_binary_rewards
 from sameluck.policies.base import needs_binary
@@ -76,7 +77,7 @@ class Definition:
         return missing or needs_binary_rewards(self.experiment)
 
     @cached_property
-    def playable(self) -> Scheduler:
+    def playable(self) -> Engine:
         """Engine with the policies that this process has the code for."""
         policies = self.experiment.policies
         playable = {name: policy for name, policy in policies.items() if name not in self._missing}
@@ -90,7 +91,7 @@ class Definition:
         return Scheduler(experiment, self._options, self._makers, owners, unread)
 
     @property
-    def engine(self) -> Scheduler:
+    def engine(self) -> Engine:
         """Engine with all policies; raises if this process lacks the experiment's code of a policy."""
         if self.refusal is not None:
             raise type(self.refusal)(str(self.refusal))

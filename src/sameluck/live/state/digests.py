@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from sameluck.errors import Diverged
 from sameluck.live.databases.rows import DigestRow, EditedRow, SettledRow
-from sameluck.live.engine.entries import MODULUS, SettledEntries, entry_digest
+from sameluck.live.engine.digest import MODULUS, entry_digest
+from sameluck.live.engine.protocol import SettledEntries
 from sameluck.live.state.ledger import Ledger
 
 Digests: TypeAlias = NDArray[Any]  # of `_DIGEST`, one per replication

@@ -13,9 +13,7 @@ from sameluck.arrays import Floats, Ints
 from sameluck.experiment import Experiment, checked_checkpoints
 from sameluck.live.databases.base import Transaction
 from sameluck.live.databases.rows import EntryRow, LedgerRow
-from sameluck.live.engine.entries import AUDITED, Entry, SettledEntries
-from sameluck.live.engine.replication import Replication
-from sameluck.live.engine.scheduler import Scheduler
+from sameluck.live.engine.protocol import AUDITED, Engine, Entry, ReplicationState, SettledEntries
 from sameluck.live.engine.walker import WalkResults, empty_results
 from sameluck.runs import Runs
 from sameluck.trajectories import Trace, Trajectory, replayed_by
@@ -32,14 +30,14 @@ class Ledger(NamedTuple):
 
     transaction: Transaction
     id: int  # of the experiment
-    engine: Scheduler
+    engine: Engine
     numbers: Sequence[int]  # of the replications
     behind: Collection[
         int
     ] = ()  # replications in which the policies were not run after the last rewards
     partial: bool = False  # the engine lacks policies, whose requests cannot be checked
 
-    def replications(self, *, checked: bool = True) -> Iterator[Replication]:
+    def replications(self, *, checked: bool = True) -> Iterator[ReplicationState]:
         """Rebuild replications, in order; raise `Diverged` if a ledger differs from its policies' requests."""
         for number, settled, outstanding in self.entries():
             replication = self.engine.rebuild(number, settled, outstanding)
@@ -47,7 +45,7 @@ class Ledger(NamedTuple):
                 self.check(replication)
             yield replication
 
-    def check(self, replication: Replication) -> None:
+    def check(self, replication: ReplicationState) -> None:
         """Raise `Diverged` if a replication differs from its policies' requests."""
         if not self.partial:
             replication.check(behind=replication.number in self.behind)

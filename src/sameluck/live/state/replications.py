@@ -43,9 +43,8 @@ from sameluck.live.databases.rows import (
     TextRow,
     ValueRow,
 )
-from sameluck.live.engine.entries import MODULUS, Entry, Fetch, entry_digest
-from sameluck.live.engine.replication import Replication
-from sameluck.live.engine.scheduler import Scheduler
+from sameluck.live.engine.digest import MODULUS, entry_digest
+from sameluck.live.engine.protocol import Engine, Entry, Fetch, ReplicationState
 from sameluck.live.options import (
     Maker,
     Makers,
@@ -146,7 +145,7 @@ class OpenReplications:
     def after_fork(self) -> None:
         """Drop the states and locks of the parent process, which may be in use there."""
         self.definition.after_fork()
-        self.states: dict[int, Replication] = {}
+        self.states: dict[int, ReplicationState] = {}
         self._locks: dict[int, Lock] = {}
         self._guard = threading.Lock()
 
@@ -249,7 +248,7 @@ class OpenReplications:
         if status in ACTIVE:
             self.open_next(transaction, self.settings.now())
 
-    def ledger(self, transaction: Transaction, engine: Scheduler) -> Ledger:
+    def ledger(self, transaction: Transaction, engine: Engine) -> Ledger:
         """Return the ledger of every replication, for the policies of an engine."""
         rows = transaction.fetch_all(ReplicationRow, "replications", experiment=self.id)
         behind = {row.number for row in rows if row.behind}
@@ -312,7 +311,7 @@ class OpenReplications:
     def write_state(
         self,
         writes: PendingWrites,
-        state: Replication,
+        state: ReplicationState,
         wanted: Sequence[Entry],
         now: int,
         *,
@@ -379,7 +378,7 @@ class OpenReplications:
 
     def _state(
         self, transaction: Transaction, locked: LockedAssignment | LockedReplication
-    ) -> tuple[Replication | None, list[Entry]]:
+    ) -> tuple[ReplicationState | None, list[Entry]]:
         """Return a replication's state, and the entries that it needs if it is behind.
 
         The state is None if this process does not run the policies.
@@ -421,7 +420,7 @@ class OpenReplications:
     def _catch_up(
         self,
         transaction: Transaction,
-        state: Replication,
+        state: ReplicationState,
         locked: LockedAssignment | LockedReplication,
     ) -> list[Entry] | None:
         """Settle the entries that other processes have settled meanwhile, and check the entries they requested.
@@ -445,18 +444,18 @@ class OpenReplications:
         requested = {Entry(*entry) for _, *entry in rows}
         return state.adopt(requested, behind=locked.behind > 0)
 
-    def settle_since(self, transaction: Transaction, state: Replication) -> list[float]:
+    def settle_since(self, transaction: Transaction, state: ReplicationState) -> list[float]:
         """Settle in a state the entries settled in the database since, and return their rewards."""
         since = self._settled_since(transaction, state)
         self._settle_rows(transaction, state, since)
         return [row.value for row in since]
 
-    def _settled_since(self, transaction: Transaction, state: Replication) -> list[SettledRow]:
+    def _settled_since(self, transaction: Transaction, state: ReplicationState) -> list[SettledRow]:
         key = {"experiment": self.id, "replication": state.number, "version": state.version}
         return transaction.fetch_all(SettledRow, "settled_since", **key)
 
     def _settle_rows(
-        self, transaction: Transaction, state: Replication, rows: Sequence[SettledRow]
+        self, transaction: Transaction, state: ReplicationState, rows: Sequence[SettledRow]
     ) -> None:
         fetch = self._fetch(transaction, state.number)
         for *entry, value in rows:
@@ -497,7 +496,7 @@ class OpenReplications:
             self.set_status(transaction, status, row.reason)
 
     def _open(
-        self, transaction: Transaction, engine: Scheduler, revision: int, number: int, now: int
+        self, transaction: Transaction, engine: Engine, revision: int, number: int, now: int
     ) -> None:
         # The row does not exist yet; the experiment's row, which is locked, stands in for it.
         self.hold(transaction, number)

@@ -1,0 +1,133 @@
+"""Protocol between a stored experiment and the engine that runs its policies.
+
+An engine has no clock and no database. It derives from settled entries which entries the policies need next, in
+whatever order the entries were settled. `OpenReplications` and `Ledger` know an engine by this protocol alone; reward
+stacks (`Scheduler` and `Replication`) are its implementation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import NamedTuple, Protocol, TypeAlias
+
+from sameluck.arrays import Bools, Floats, Ints
+from sameluck.experiment import Experiment
+from sameluck.live.engine.digest import entries_digest
+from sameluck.live.engine.walker import PreparedPolicy, WalkResults
+
+SHARED = 0  # the stack owner of stacks that all policies read; the k-th policy's own stacks have stack owner k
+AUDITED = -1  # the stack owner of entries of the replay audit
+
+# Settled rewards of a stack owner's arm, from one position to before another: (stack_owner, arm, first, stop)
+Fetch: TypeAlias = Callable[[int, int, int, int], Sequence[float] | Floats]
+
+
+class Entry(NamedTuple):
+    """Address of a reward in the ledger of a replication."""
+
+    stack_owner: int
+    arm: int  # the cell of the stack: without contexts a cell is an arm
+    position: int
+
+
+class SettledEntries(NamedTuple):
+    """Settled entries of one replication, ordered by stack owner, arm and position."""
+
+    stack_owner: Ints
+    arm: Ints
+    position: Ints
+    value: Floats
+    imported: Bools | None = None  # entries that come from a log; None if none do
+    released: Bools | None = None  # entries that no policy has to read; None if there are none
+
+    def digest(self) -> int:
+        return entries_digest(self.stack_owner, self.arm, self.position, self.value)
+
+
+class Differences(NamedTuple):
+    """Entries in which a ledger differs from the policies' requests."""
+
+    unneeded: list[Entry]  # outstanding, but no policy needs them
+    unread: list[Entry]  # settled, but no policy reads them
+    missing: list[Entry]  # needed next, but not outstanding
+
+    def __bool__(self) -> bool:
+        return any(self)
+
+    @property
+    def surplus(self) -> list[Entry]:
+        """Entries that no policy needs."""
+        return [*self.unneeded, *self.unread]
+
+
+class ReplicationState(Protocol):
+    """State of one replication, derived from its settled entries."""
+
+    number: int
+    version: int  # the number of settled entries
+    digest: int  # of the settled entries
+    taken_back: int  # how often default rewards were taken back
+    outstanding: set[Entry]  # wanted or assigned
+    policies: int  # the number of policies
+    periods_done: list[int]  # by policy
+    complete: bool  # every policy has reached the horizon
+
+    @property
+    def engine(self) -> Engine:
+        """The engine that derived this state."""
+
+    def settle(self, entry: Entry, value: float, fetch: Fetch) -> list[Entry]:
+        """Record a reward and return the entries to want now; `fetch` reads entries settled before."""
+
+    def want(self) -> list[Entry]:
+        """Return the entries to want now; they are outstanding from then on."""
+
+    def want_afresh(self) -> list[Entry]:
+        """Return the entries to want now and the audits that are neither settled nor outstanding."""
+
+    def needed_by(self, policies: Iterable[int]) -> set[Entry]:
+        """Return the unsettled entries that these policies need next."""
+
+    def all_audits(self) -> set[Entry]:
+        """Return every replayed entry that was drawn for the audit."""
+
+    def check(self, *, behind: bool = False) -> list[Entry]:
+        """Raise `Diverged` if the ledger differs from what the policies derive from it.
+
+        A replication that is `behind` may lack entries that are needed next; they are returned.
+        """
+
+    def check_requested(self) -> None:
+        """Raise `Diverged` if a settled or outstanding entry was not requested by the policies."""
+
+    def adopt(self, requested: set[Entry], *, behind: bool = False) -> list[Entry]:
+        """Take over the entries that other processes have requested; raise `Diverged` if no policy needs one.
+
+        A replication that is `behind` may lack entries that are needed next; they are returned.
+        """
+
+    def differences(self) -> Differences:
+        """Compare the ledger with the policies' requests; missing entries are outstanding from then on."""
+
+
+class Engine(Protocol):
+    """Prepared policies of an experiment."""
+
+    experiment: Experiment
+    arm_names: tuple[str, ...]
+    prepared: list[PreparedPolicy]
+    stack_owners: list[int]  # of the stacks that each policy reads
+    unread_stack_owners: Collection[int]  # of policies that were removed, or are not run here
+    audit_share: float  # of replayed entries, for which the replay audit requests one more user
+
+    def start(self, number: int) -> tuple[ReplicationState, list[Entry]]:
+        """Return a new replication and the entries that its policies need first."""
+
+    def rebuild(
+        self,
+        number: int,
+        settled: SettledEntries,
+        outstanding: Iterable[Entry],
+        results: Sequence[WalkResults] | None = None,
+    ) -> ReplicationState:
+        """Derive a replication from its ledger; fill `results`, one per policy."""

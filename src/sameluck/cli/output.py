@@ -80,7 +80,6 @@ def check_outputs(outputs: Outputs) -> None:
 
 
 def written(outputs: Outputs) -> list[str]:
-    """Return a note for each file that was written."""
     return [f"wrote {path}" for path in outputs.values() if path]
 
 

@@ -29,7 +29,6 @@ class Limits(NamedTuple):
                 raise Invalid(message)
 
     def check_items(self, name: str, items: int) -> None:
-        """Raise `Invalid` for a list that is too long."""
         if items > self.items:
             message = (
                 f"{name} takes at most {self.items:,} items, got {items:,}; send several lists"

@@ -132,11 +132,9 @@ class LoadedExperiments:
         return receipts
 
     async def expose(self, id: str) -> None:
-        """Report that a unit has seen its arm."""
         await self._for_assignment(id, lambda loaded: loaded.coroutines.expose(id))
 
     async def void(self, id: str) -> None:
-        """Report that a unit never saw its arm."""
         await self._for_assignment(id, lambda loaded: loaded.coroutines.void(id))
 
     async def void_units(self, name: str, units: Sequence[Unit]) -> None:
@@ -207,7 +205,6 @@ class LoadedExperiments:
         await self._async_store.close()
 
     async def delete(self, actor: str, name: str, reason: str) -> None:
-        """Delete an experiment that has ended."""
         try:
             await self.change_store(actor, lambda store: store.delete(name, reason=reason))
         except Unknown:

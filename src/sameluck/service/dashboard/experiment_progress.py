@@ -75,7 +75,6 @@ def milestones(
 
 
 def parsed(moment: str) -> datetime:
-    """Return a time of the records as a datetime."""
     return datetime.fromisoformat(moment).replace(tzinfo=UTC)
 
 

@@ -113,8 +113,7 @@ def finding_of(runs: Runs, policy: str, level: float, curves: Sequence[Effect] =
     names = runs.policies
     differences = rewards[:, names.index(policy)] - rewards[:, names.index(experiment.control)]
     if not curves and runs.replications >= 2:
-        interval = default_interval(interim=is_interim(runs))
-        curves = effects(runs, Request(level, interval=interval))
+        curves = effects(runs, Request(level, interval=default_interval(interim=is_interim(runs))))
     return Finding(
         policy=policy,
         control=experiment.control,

@@ -44,7 +44,6 @@ class Overview(NamedTuple):
 
     @property
     def alarming(self) -> Check | None:
-        """First health check in the state alarm."""
         return next((check for check in self.checks if check.verdict == "alarm"), None)
 
     @property
@@ -59,7 +58,6 @@ class Overview(NamedTuple):
 
     @property
     def summary(self) -> str:
-        """Sentence about all challengers."""
         return summary_of(self.verdicts)
 
     @property

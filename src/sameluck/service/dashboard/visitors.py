@@ -138,7 +138,6 @@ def redirect(path: str) -> Response:
 
 
 def path_of(name: str) -> str:
-    """Return the path of an experiment's page."""
     return f"/experiments/{quote(name, safe='')}"
 
 

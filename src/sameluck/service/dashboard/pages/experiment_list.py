@@ -81,7 +81,6 @@ class Row(NamedTuple):
 
     @property
     def rank(self) -> int:
-        """Position of its group in the list."""
         return (self.ready, self.needs_attention, not self.ended, True).index(True)
 
 

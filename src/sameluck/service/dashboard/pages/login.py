@@ -26,7 +26,6 @@ async def show_login() -> Response:
 
 @router.post("/login")
 async def log_in(request: Request) -> Response:
-    """Begin a session with a token."""
     token = (await form_of(request))["token"].strip()
     service: Service = request.app.state.service
     holder = await service.holder(token)

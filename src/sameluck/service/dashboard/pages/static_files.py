@@ -31,5 +31,4 @@ async def static(name: str) -> Response:
     """Return a file; no session is needed."""
     if name not in TYPES:
         return page("error.html", 404, detail="no such file")
-    headers = {"Cache-Control": "no-cache"}
-    return Response(_content(name), media_type=TYPES[name], headers=headers)
+    return Response(_content(name), 200, {"Cache-Control": "no-cache"}, TYPES[name])

@@ -95,7 +95,7 @@ def bootstrap_interval(values: Floats, level: float) -> Interval:
     return bootstrap_intervals(values[:, None], level)[0]
 
 
-def bootstrap_intervals(values: Floats, level: float) -> list[Interval]:
+def bootstrap_intervals(columns: Floats, level: float) -> list[Interval]:
     """Return `bootstrap_interval` of each column, on the same resamples; axes (replication, comparison).
 
     The p-value is the smallest 1 - level whose interval excludes zero, on the same resamples. SciPy's `bootstrap`
@@ -106,8 +106,8 @@ def bootstrap_intervals(values: Floats, level: float) -> list[Interval]:
             f'interval="bootstrap" has {RESAMPLES:,} resamples, too few for a level of {level:.7g} per interval; use '
             'interval="t", fewer pairs or a lower level'
         )
-    varying = np.any(values != values[0], axis=0)
-    bootstrap = _Bootstrap.of(values[:, varying])
+    varying = np.any(columns != columns[0], axis=0)
+    bootstrap = _Bootstrap.of(columns[:, varying])
     low, high = bootstrap.bounds(np.full(bootstrap.bias.size, level))
     intervals = map(Interval, low.tolist(), high.tolist(), bootstrap.p_values().tolist())
     return [next(intervals) if column_varies else UNKNOWN for column_varies in varying]
@@ -262,8 +262,6 @@ def holm(p_values: Floats) -> Floats:
 
 
 class PlannedLook(NamedTuple):
-    """Look of a group-sequential plan."""
-
     replications: int
     level: float  # of the t interval at this look
 

@@ -106,18 +106,10 @@ class Student(IntervalMethod):
     has_joint_intervals = True
     has_two_sample_interval = True
     has_half_widths_at_looks = True
-
-    def interval(self, values: Floats, level: float) -> Interval:
-        return t_interval(values, level)
-
-    def two_sample_interval(self, values: Floats, control_values: Floats, level: float) -> Interval:
-        return welch_interval(values, control_values, level)
-
-    def joint_intervals(self, columns: Floats, level: float) -> list[Interval]:
-        return max_t_intervals(columns, level)
-
-    def p_values(self, columns: Floats) -> list[float]:
-        return t_p_values(columns)
+    interval = staticmethod(t_interval)
+    two_sample_interval = staticmethod(welch_interval)
+    joint_intervals = staticmethod(max_t_intervals)
+    p_values = staticmethod(t_p_values)
 
     def half_widths_at_looks(self, groups: Floats, level: float) -> Floats:
         counts = np.arange(1, groups.shape[1] + 1)
@@ -136,12 +128,8 @@ class Bootstrap(IntervalMethod):
 
     name = "bootstrap"
     is_fast = False
-
-    def interval(self, values: Floats, level: float) -> Interval:
-        return bootstrap_interval(values, level)
-
-    def intervals(self, columns: Floats, level: float) -> list[Interval]:
-        return bootstrap_intervals(columns, level)
+    interval = staticmethod(bootstrap_interval)
+    intervals = staticmethod(bootstrap_intervals)
 
 
 class Anytime(IntervalMethod):
@@ -150,12 +138,8 @@ class Anytime(IntervalMethod):
     name = "anytime"
     valid_at_every_look = True
     has_half_widths_at_looks = True
-
-    def interval(self, values: Floats, level: float) -> Interval:
-        return anytime_interval(values, level)
-
-    def policy_interval(self, values: Floats, level: float) -> Interval:
-        return anytime_interval(values, level)
+    interval = staticmethod(anytime_interval)
+    policy_interval = staticmethod(anytime_interval)
 
     def one_sided_half_widths(self, columns: Floats, level: float) -> Floats:
         column_level = one_sided_level(level, columns.shape[1])
@@ -170,9 +154,7 @@ class Median(IntervalMethod):
 
     name = "median"
     is_of_the_mean = False
-
-    def interval(self, values: Floats, level: float) -> Interval:
-        return median_interval(values, level)
+    interval = staticmethod(median_interval)
 
 
 class TwinSpread(IntervalMethod):

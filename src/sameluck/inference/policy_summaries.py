@@ -70,7 +70,6 @@ def summarise(runs: Runs) -> tuple[PolicySummary, ...]:
 
 
 def policy_metrics(measured_runs: Runs, request: Request) -> tuple[PolicyMetric, ...]:
-    """Return each policy's metric at each checkpoint, from the runs of `measured`."""
     metric, method, level = request.metric_definition, request.interval_method, request.level
     records = []
     for column, name in enumerate(measured_runs.policies):

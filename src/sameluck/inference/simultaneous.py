@@ -15,7 +15,7 @@ MAX_EXACT_COMPARISONS = 100  # with more, fewer rotations and a smaller basis sa
 FEWER_ROTATIONS = 10_000  # for more comparisons: 0.2%
 
 
-def max_t_intervals(values: Floats, level: float) -> list[Interval]:
+def max_t_intervals(columns: Floats, level: float) -> list[Interval]:
     """Return simultaneous t intervals of the columns' means, with adjusted p-values; axes (replication, comparison).
 
     Both come from the distribution of the largest |t| of all columns. For normal data, rotating the replications does
@@ -23,9 +23,9 @@ def max_t_intervals(values: Floats, level: float) -> list[Interval]:
     2005): columns keep their scales and correlations. Bonferroni's bound is used where it is sharper, and a column's
     own t where the rotations fall below it by chance. A column of equal values has no interval.
     """
-    count, comparisons = values.shape
-    errors = standard_error(values)
-    largest = _largest_rotated_t(values[:, errors > 0], level)
+    count, comparisons = columns.shape
+    errors = standard_error(columns)
+    largest = _largest_rotated_t(columns[:, errors > 0], level)
     bonferroni = t_critical(count - 1, 1 - (1 - level) / comparisons)
     rotated = float(largest[math.ceil(level * largest.size) - 1])
     critical = max(t_critical(count - 1, level), min(bonferroni, rotated))
@@ -39,15 +39,15 @@ def max_t_intervals(values: Floats, level: float) -> list[Interval]:
         p_value = max(alone, min(comparisons * alone, above / largest.size))
         return Interval(mean - critical * error, mean + critical * error, p_value)
 
-    return [interval(float(m), float(e)) for m, e in zip(values.mean(axis=0), errors, strict=True)]
+    return [interval(float(m), float(e)) for m, e in zip(columns.mean(axis=0), errors, strict=True)]
 
 
-def t_p_values(values: Floats) -> list[float]:
+def t_p_values(columns: Floats) -> list[float]:
     """Return the p-value of each column's t interval alone; 1 for a column of equal values."""
-    errors = standard_error(values)
+    errors = standard_error(columns)
     with np.errstate(divide="ignore", invalid="ignore"):
-        statistics = np.abs(values.mean(axis=0)) / errors
-    p_values = np.where(errors > 0, 2 * scipy.special.stdtr(len(values) - 1, -statistics), 1.0)
+        statistics = np.abs(columns.mean(axis=0)) / errors
+    p_values = np.where(errors > 0, 2 * scipy.special.stdtr(len(columns) - 1, -statistics), 1.0)
     return [float(p_value) for p_value in p_values]
 
 

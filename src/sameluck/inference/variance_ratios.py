@@ -42,7 +42,6 @@ def rounded_up(value: float) -> float:
 
 
 def variance_ratio(rewards: Floats, control_rewards: Floats, level: float) -> VarianceRatio:
-    """Return the variance ratio of two policies' rewards in the same replications."""
     difference = moments(rewards - control_rewards)
     return ratio_of(moments(rewards), moments(control_rewards), difference, level)
 

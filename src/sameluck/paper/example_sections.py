@@ -18,13 +18,11 @@ from sameluck.reporting import plots
 
 
 def example_1(chapter: Chapter, result: Record) -> list[Section]:
-    """Return Table 1, the intervals and the designs."""
     table = _interactions(chapter, result, 1)
     return [table, _intervals(chapter, result), _designs(chapter, result)]
 
 
 def example_2(chapter: Chapter, result: Record) -> list[Section]:
-    """Return Table 2, the intervals, the pulls of Thompson sampling and the designs."""
     assumption = "It decreases, so Thompson sampling satisfies the theorem's assumption here."
     return [
         _interactions(chapter, result, 2),
@@ -35,7 +33,6 @@ def example_2(chapter: Chapter, result: Record) -> list[Section]:
 
 
 def example_3(chapter: Chapter, result: Record) -> list[Section]:
-    """Return the curves, the slope, the axes and the designs."""
     curve = result["curves"]["replay"]
     end = curve[-1]
     peak = max(curve, key=lambda point: float(point["pull_variance"][0]))
@@ -57,7 +54,6 @@ def example_3(chapter: Chapter, result: Record) -> list[Section]:
 
 
 def families(chapter: Chapter, result: Record) -> list[Section]:
-    """Return the designs for each pair of policies of one family."""
     return [
         Section(
             f"Beyond the paper: {family['title']}",

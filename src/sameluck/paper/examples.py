@@ -236,7 +236,6 @@ def _curves(runs: sl.Runs) -> list[Record]:
 
 
 def _match_tables(runs: Mapping[str, sl.Runs], replay: Mapping[int, float]) -> list[Match]:
-    """Return our match of each cell of a published table of interactions."""
     matches, naive = [], published.NAIVE_INTERACTIONS
     tables = (("replay", replay, "test"), ("naive", naive, "construction"))
     for label, table, evidence in tables:
@@ -294,7 +293,6 @@ def _analyse_3(settings: Settings, runs: Mapping[str, sl.Runs]) -> Record:
 
 
 def _slope_readings(runs: sl.Runs) -> dict[str, Estimate]:
-    """Return three readings of a slope off the curve of interactions over the horizon."""
     grid = np.array(GRID, float)
     curves = runs.at(GRID).interactions
     weights = (grid - grid.mean()) / ((grid - grid.mean()) ** 2).sum()

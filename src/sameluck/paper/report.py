@@ -59,7 +59,6 @@ def summarise(results: Mapping[str, Record], settings: Settings) -> Record:
 
 
 def verdict(summary: Record) -> str:
-    """Say in a sentence whether the paper was reproduced."""
     matches = summary["published"]
     passes = [chapter["passes"] for chapter in summary["parts"].values() if "passes" in chapter]
     sentences = []

@@ -103,7 +103,6 @@ def _finding(row: DesignRow) -> str:
 
 
 def figure(result: DesignComparison, ax: plots.Axes | None) -> plots.Figure:
-    """Draw the effects on the same axes, a band for each design."""
     first = result.first
     several = len(first.last_effects) > 1
     curves = [

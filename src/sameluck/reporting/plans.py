@@ -106,7 +106,6 @@ def _cells(row: DesignPlan) -> list[str]:
 
 
 def figure(plan: Plan, ax: plots.Axes | None) -> plots.Figure:
-    """Draw the power of each design over its number of users."""
     curves = plan.power_curves()
     return plots.draw_power(curves, effect=plan.effect, power=plan.requested_power, ax=ax)
 

@@ -111,7 +111,6 @@ def _behind(runner: Runner) -> list[str]:
 
 
 def figure(race: Race, ax: plots.Axes | None) -> plots.Figure:
-    """Draw how far each policy is behind, with its bounds."""
     curves = []
     for runner in race.runners[1:]:
         label = f"{runner.policy} minus {runner.dropped_by or race.best}"

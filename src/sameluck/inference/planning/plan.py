@@ -184,10 +184,13 @@ def plan(  # noqa: PLR0913
     rows = tuple(planned(of_design, label, -1) for label, of_design in by_design.items())
     shorter = range(runs.checkpoints.size - 1)
     by_horizon = tuple(planned(runs, design, index) for index in shorter)
+    first, paired = rows[0], is_paired(runs)
+    sds = (first.sd + 2 * first.sd_error, max(0.0, first.sd - 2 * first.sd_error))
+    low, high = (power_of(first.effect, sd, first.replications, level, paired=paired) for sd in sds)
     check = None
     if verify:
-        pair = with_two_policies(experiment, rows[0].replications)
-        check = verify_plan(pair, environment, rows[0].effect, level, makers)
+        pair = with_two_policies(experiment, first.replications)
+        check = verify_plan(pair, environment, first.effect, level, makers)
     return Plan(
         experiment,
         level,
@@ -196,7 +199,7 @@ def plan(  # noqa: PLR0913
         values.size,
         rows,
         by_horizon,
-        _power_range(rows[0], level, paired=is_paired(runs)),
+        (low, high),
         check,
         power,
         replications_for_skewness(values),
@@ -217,12 +220,6 @@ class _Timing(NamedTuple):
         if self.arrivals_per_day is None:
             return None
         return max(users / self.arrivals_per_day, horizon * self.delay_seconds / 86_400)
-
-
-def _power_range(row: DesignPlan, level: float, *, paired: bool) -> tuple[float, float]:
-    sds = (row.sd + 2 * row.sd_error, max(0.0, row.sd - 2 * row.sd_error))
-    low, high = (power_of(row.effect, sd, row.replications, level, paired=paired) for sd in sds)
-    return low, high
 
 
 def _design_plan(

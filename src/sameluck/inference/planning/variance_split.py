@@ -7,14 +7,13 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
-from sameluck.arrays import Floats
 from sameluck.environments.base import Environment, EnvironmentLike
 from sameluck.environments.registry import as_environment
 from sameluck.errors import Invalid
 from sameluck.experiment import Experiment, require_experiment
 from sameluck.inference.display import reporting
 from sameluck.inference.effects import differences
-from sameluck.inference.requests import Pair, first_pair
+from sameluck.inference.requests import first_pair
 from sameluck.simulation.preconditions import checked_environment
 from sameluck.simulation.simulate import simulate
 from sameluck.validation import require_whole
@@ -82,11 +81,6 @@ def split_variance(
         replications = range(number * repeats, (number + 1) * repeats)
         runs = simulate(whole, instance, replications=replications)
         table[number] = differences(runs, pair, 0)
-    return _split(table, pair)
-
-
-def _split(table: Floats, pair: Pair) -> VarianceSplit:
-    instances, repeats = table.shape
     within = float(table.var(axis=1, ddof=1).mean())
     variance_of_means = float(table.mean(axis=1).var(ddof=1))
     between = max(0.0, variance_of_means - within / repeats)

@@ -73,7 +73,6 @@ class RaceState:
         return tuple(name for name in self.names if name not in self.dropped)
 
     def run(self, progress: Callable[[int, tuple[str, ...]], object] | None) -> None:
-        """Simulate until the leader is good enough or the replications are used up."""
         while not self.certified and self.replications < self.experiment.replications:
             self._run_block()
             self._save()
@@ -122,13 +121,14 @@ class RaceState:
         return self.certified
 
     def _is_vetoed(self, leader: str) -> bool:
-        """Return whether rare failures of the leader would reverse the decision; later at twice the replications."""
+        """Return whether rare failures of the leader would reverse the decision."""
         if self.rules.failures == 1:
             return False
         if self.replications < self.decides_at:
             return True
         whole = self.experiment.replace(control=leader)
         self.vetoed = reversing_failures(whole, self.environment, self.rules.tolerance)
+        # After a veto the question is asked again at twice the replications.
         self.decides_at = 2 * self.replications if self.vetoed else 0
         return bool(self.vetoed)
 
@@ -237,14 +237,17 @@ def reversing_failures(
 class KeptRace(NamedTuple):
     """Content of a race's file; the fields are attributes of `RaceState`."""
 
-    replications: int
     rewards: dict[str, list[float]]
     dropped: dict[str, str]
+    replications: int
     users: int
     undropped_users: list[int]
     certified: bool
     vetoed: list[str]
     decides_at: int
+
+
+_KEYS = {"replications": "played", "undropped_users": "everybody"}  # where a file has other names
 
 
 class RaceFile:
@@ -259,18 +262,8 @@ class RaceFile:
         self.settings = f"{digest} {text_forms.write(environment)} {tuple(rules)!r}"
 
     def write(self, kept: KeptRace) -> None:
-        record = {
-            "settings": self.settings,
-            "rewards": kept.rewards,
-            "dropped": kept.dropped,
-            "played": kept.replications,
-            "users": kept.users,
-            "everybody": kept.undropped_users,
-            "certified": kept.certified,
-            "vetoed": kept.vetoed,
-            "decides_at": kept.decides_at,
-        }
-        write_whole(self.path, json.dumps(record).encode())
+        fields = {_KEYS.get(field, field): value for field, value in kept._asdict().items()}
+        write_whole(self.path, json.dumps({"settings": self.settings, **fields}).encode())
 
     def read(self, names: Sequence[str]) -> KeptRace | None:
         """Return the race in the file, None if there is no file; raise `Invalid` for other settings."""
@@ -280,9 +273,9 @@ class RaceFile:
             record = dict(json.loads(self.path.read_text()))
             settings = str(record["settings"])
             kept = KeptRace(
-                int(record["played"]),
                 {name: [float(x) for x in record["rewards"][name]] for name in names},
                 {str(name): str(by) for name, by in dict(record["dropped"]).items()},
+                int(record["played"]),
                 int(record["users"]),
                 [int(x) for x in record["everybody"]],
                 bool(record["certified"]),

@@ -13,7 +13,7 @@ from sameluck.inference.effects import Effect, also_possible, effects, requested
 from sameluck.inference.requests import Request
 from sameluck.inference.twins.simulations import CopySimulator, Effort, LongRun, run_long
 from sameluck.inference.variance_ratios import rounded_up
-from sameluck.intervals import UNKNOWN, Interval
+from sameluck.intervals import Interval
 from sameluck.policies.external import Makers
 from sameluck.runs import Runs
 
@@ -100,10 +100,6 @@ def twin_effects(runs: Runs, request: Request, makers: Makers | None = None) -> 
 def with_interval(effect: Effect, centre: float, interval: Interval) -> Effect:
     low, high, p_value = interval
     return effect._replace(effect=centre, low=low, high=high, p_value=p_value, p_adjusted=p_value)
-
-
-def without_interval(effect: Effect) -> Effect:
-    return with_interval(effect, effect.effect, UNKNOWN)
 
 
 def mean_interval(

@@ -183,7 +183,6 @@ class LongRun(NamedTuple):
         return first - second
 
     def differences_from(self, start: int, count: int) -> Floats:
-        """Return all pairs' differences on the copy in `count` replications from `start` on."""
         return self.simulator.differences(self.runs.part(start, count).rewards)
 
     def mean_differences(self) -> tuple[Floats, Floats]:

@@ -20,12 +20,7 @@ from sameluck.inference.twins.bernoulli_confidence_set import (
 )
 from sameluck.inference.twins.draws import drawn_effects
 from sameluck.inference.twins.failures import Failure, rare_failures
-from sameluck.inference.twins.intervals import (
-    copied_effects,
-    effects_around_mean,
-    with_interval,
-    without_interval,
-)
+from sameluck.inference.twins.intervals import copied_effects, effects_around_mean, with_interval
 from sameluck.inference.twins.simulations import (
     CopySimulator,
     Effort,
@@ -34,6 +29,7 @@ from sameluck.inference.twins.simulations import (
     run_long,
 )
 from sameluck.inference.twins.stability import Stability, check_stability, reasons_to_withhold
+from sameluck.intervals import UNKNOWN
 from sameluck.policies.external import Makers
 from sameluck.runs import Runs
 
@@ -174,7 +170,7 @@ def twin(  # noqa: PLR0913 all but one are optional
     stability = check_stability(long_run.stacks, long_run.runs, simulator.generator(0))
     withheld = reasons_to_withhold(long_run, stability)
     copied = copied_effects(long_run, level)
-    effects = [without_interval(effect) for effect in copied]
+    effects = [with_interval(effect, effect.effect, UNKNOWN) for effect in copied]
     if not withheld:
         drawn = itertools.chain.from_iterable(drawn_effects(long_run, effort, level))
         effects = [

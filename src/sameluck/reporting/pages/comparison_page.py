@@ -76,30 +76,23 @@ def _answer_of_two(result: Comparison) -> Answer:
     (effect,) = result.last_effects
     level, decided = percent(effect.level), effect.has_interval and effect.shows_difference
     sentence: str | EarnedMore = finding(effect, metric=result.request.metric_definition)
-    detail = []
+    details = remarks(result)
     of_the_mean = result.request.interval_method.is_of_the_mean
     if decided and of_the_mean and result.request.metric_definition.is_reward:
         sentence = _earned_more(effect)
-        detail = [_interval_in_words(effect)]
+        digits = digits_of(effect.low, effect.high)
+        near, far = (signed(end, digits) for end in sorted((abs(effect.low), abs(effect.high))))
+        details.insert(0, f"The {level} interval runs from {near} to {far} more.")
     chip = f"Decided at {level}" if decided else "Not decided"
-    details = " ".join([*detail, *remarks(result)])
-    return Answer(chip, decided, sentence, details, _costs(result, effect))
+    return Answer(chip, decided, sentence, " ".join(details), _costs(result, effect))
 
 
 def _earned_more(effect: Effect) -> EarnedMore:
-    colours = {effect.policy: 1, effect.control: 0}
     ahead = effect.effect > 0
     winner, loser = (effect.policy, effect.control) if ahead else (effect.control, effect.policy)
     digits = digits_for((effect.high - effect.low) / 2)
-    return EarnedMore(
-        winner, loser, f"{abs(effect.effect):,.{digits}f}", effect.checkpoint, colours
-    )
-
-
-def _interval_in_words(effect: Effect) -> str:
-    digits = digits_of(effect.low, effect.high)
-    near, far = (signed(end, digits) for end in sorted((abs(effect.low), abs(effect.high))))
-    return f"The {percent(effect.level)} interval runs from {near} to {far} more."
+    size, colours = f"{abs(effect.effect):,.{digits}f}", {effect.policy: 1, effect.control: 0}
+    return EarnedMore(winner, loser, size, effect.checkpoint, colours)
 
 
 def _costs(result: Comparison, effect: Effect) -> list[tuple[str, str, str]]:
@@ -110,17 +103,14 @@ def _costs(result: Comparison, effect: Effect) -> list[tuple[str, str, str]]:
     numbers = [("Users per replication", f"{effect.interactions:,.0f}", instead)]
     if design == "naive" or not math.isfinite(effect.variance_ratio) or result.request.adjust:
         return numbers
-    factor, _, interval = times(
-        effect.variance_ratio, effect.ratio_low, effect.ratio_high
-    ).partition(" (")
+    saved = times(effect.variance_ratio, effect.ratio_low, effect.ratio_high)
+    factor, _, interval = saved.partition(" (")
     bounds = f"{percent(effect.level)} interval {interval.rstrip(')')}"
     numbers.append(("Variance against the naive design", factor, bounds))
     naive_users = effect.naive_replications * effect.naive_interactions
     if math.isfinite(naive_users):
-        users = effect.replications * effect.interactions
-        about = (
-            f"users in {effect.naive_replications:,.0f} replications; {design} took {users:,.0f}"
-        )
+        took = f"{design} took {effect.replications * effect.interactions:,.0f}"
+        about = f"users in {effect.naive_replications:,.0f} replications; {took}"
         numbers.append(("Naive design at equal precision", f"{naive_users:,.0f}", about))
     return numbers
 
@@ -150,13 +140,10 @@ def _best_and_worst(result: Comparison) -> list[tuple[str, str, str]]:
         ]
     summaries = [summary for summary in result.policies if summary.checkpoint == last]
     best, worst = (choose(summaries, key=lambda row: row.reward) for choose in (max, min))
+    difference = f"{best.policy} minus {worst.policy}"
     return [
         ("Highest mean reward", f"{best.reward:,.0f}", f"{best.policy}, per replication"),
-        (
-            "Best minus worst",
-            f"{best.reward - worst.reward:,.0f}",
-            f"{best.policy} minus {worst.policy}",
-        ),
+        ("Best minus worst", f"{best.reward - worst.reward:,.0f}", difference),
     ]
 
 
@@ -168,11 +155,9 @@ def _curve_cards(result: Comparison, curve: Comparison) -> list[Card]:
     (effect,), metric = result.last_effects, result.request.metric_definition
     header, rows = page_table(result)
     header, rows = header[2:], [row[2:] for row in rows]  # the page names the pair
-    chart = None
+    chart, found = None, finding(effect, metric=metric)
     if len(curve.effects) > 1 and curve.effects[-1].has_interval:
-        chart = effect_chart(
-            curve.effects, finding(effect, metric=metric), quantity=metric.quantity
-        )
+        chart = effect_chart(curve.effects, found, quantity=metric.quantity)
     words = f"{effect.policy} minus {effect.control}, with {percent(effect.level)} intervals{scope(result)}."
     if chart and not metric.is_quantile:
         words += " Grey: the naive design with as many replications, estimated from the same runs."
@@ -245,7 +230,6 @@ def _board_card(result: Comparison) -> Card:
 
 
 def _metric_card(result: Comparison, curve: Comparison) -> Card:
-    """Return each policy's metric over the horizon, with its intervals."""
     metric = result.request.metric_definition
     chart = metric_chart(curve.values, metric) if curve.runs.checkpoints.size > 1 else None
     better = "Lower" if metric.lower_is_better else "Higher"
@@ -277,7 +261,6 @@ def _policies_card(result: Comparison) -> Card:
 
 
 def _reproduction_card(result: Comparison, command: str) -> Card:
-    """Return the command and the facts that give the same numbers again."""
     runs, request = result.runs, result.request
     experiment, environment, metric = runs.experiment, runs.environment, request.metric_definition
     interval = "order statistics" if metric.is_quantile else request.interval
@@ -294,6 +277,5 @@ def _reproduction_card(result: Comparison, command: str) -> Card:
         *([] if metric.is_reward else [("metric", metric.name)]),
     ]
     words = "The same seed gives the same bits, on any machine and with any number of workers."
-    definition = Code(experiment.to_json(), "Definition as JSON")
-    folded = Folded("Definition as JSON", definition)
+    folded = Folded("Definition as JSON", Code(experiment.to_json(), "Definition as JSON"))
     return Card("Reproduce this", words, facts=facts, code=command, folded=folded)

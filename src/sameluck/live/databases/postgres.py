@@ -85,7 +85,10 @@ class Postgres:
             psycopg.conninfo.conninfo_to_dict(url)
         except psycopg.Error as error:
             raise Invalid(f"not a PostgreSQL address: {first_line(error)}") from None
-        self._connect_once()
+        try:  # a wrong address fails at once instead of after the pool's timeout
+            psycopg.connect(url, connect_timeout=10).close()
+        except psycopg.Error as error:
+            raise connection_error(error) from None
         self._open_pool()
         try:
             self._prepare_database()
@@ -126,13 +129,6 @@ class Postgres:
                 return connection
 
         return RecordingConnection
-
-    def _connect_once(self) -> None:
-        """Raise `Unavailable` for a wrong address at once instead of after the pool's timeout."""
-        try:
-            psycopg.connect(self.url, connect_timeout=10).close()
-        except psycopg.Error as error:
-            raise connection_error(error) from None
 
     def _prepare_database(self) -> None:
         try:
@@ -200,7 +196,10 @@ class Postgres:
 
     def _take_connection(self) -> DeadlineConnection:
         if os.getpid() != self._process:
-            self._reopen_after_fork()
+            with _reopening:  # parent and child must not share a socket
+                if os.getpid() != self._process:
+                    _parent_pools.append(self._pool)
+                    self._open_pool()
         has_idle = self._pool.get_stats().get("pool_available")
         try:
             if has_idle or threading.current_thread() is not threading.main_thread():
@@ -215,13 +214,6 @@ class Postgres:
                 f"PostgreSQL: all {self._max_connections} connections of this store are busy, or the server "
                 "does not answer; open the store with more connections if they are busy"
             ) from None
-
-    def _reopen_after_fork(self) -> None:
-        """Open a pool of this process: parent and child must not share a socket."""
-        with _reopening:
-            if os.getpid() != self._process:
-                _parent_pools.append(self._pool)
-                self._open_pool()
 
     def _wait_for_connection(self, seconds: float) -> DeadlineConnection:
         """Return a connection that another thread waits for.
@@ -269,7 +261,7 @@ class Postgres:
     def _begin(
         self, connection: DeadlineConnection, transaction: PostgresTransaction, begin: str
     ) -> None:
-        transaction.begin(begin)
+        connection.send(begin)
         now, seconds = time.monotonic(), seconds_left(MAX_TIMEOUT)
         # The server gives up by itself: a wait for a lock must not outlive the call.
         limit = str(round(1_000 * seconds) + 1) if seconds < MAX_TIMEOUT else None
@@ -294,9 +286,8 @@ class Postgres:
     ) -> None:
         """Roll back; a connection in an unknown state is closed, and the pool replaces it."""
         # After Ctrl-C, or when the time is over, nobody waits for the results of statements already sent.
-        if not isinstance(error, Exception) or isinstance(
-            error, (*LOST_STATEMENTS, DeadlineExceeded)
-        ):
+        lost = (*LOST_STATEMENTS, DeadlineExceeded)
+        if isinstance(error, lost) or not isinstance(error, Exception):
             connection.close()
             return
         try:

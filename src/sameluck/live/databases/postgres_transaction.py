@@ -150,9 +150,6 @@ class PostgresTransaction:
     def defer(self, write: Callable[[], object]) -> None:
         self._deferred.append(write)
 
-    def begin(self, command: str) -> None:
-        self._connection.send(command)
-
     def roll_back(self) -> None:
         """Roll back after any error of a statement; raise only if the connection is lost."""
         with contextlib.suppress(psycopg.DatabaseError):

@@ -42,14 +42,10 @@ class ListParameters(TypedDict):
 
 
 class TextRow(NamedTuple):
-    """A text."""
-
     text: str
 
 
 class NumberRow(NamedTuple):
-    """An integer."""
-
     number: int
 
 
@@ -68,8 +64,6 @@ class DefinitionRow(NamedTuple):
 
 
 class ExperimentRow(NamedTuple):
-    """An experiment."""
-
     id: int
     name: str
     definition: str
@@ -97,8 +91,6 @@ class ExperimentRow(NamedTuple):
 
 
 class CurrentRow(NamedTuple):
-    """Fields of an experiment that may change."""
-
     definition: str
     status: str
     reason: str
@@ -114,8 +106,6 @@ class CurrentRow(NamedTuple):
 
 
 class ReplicationRow(NamedTuple):
-    """A replication."""
-
     number: int
     state: str
     version: int
@@ -124,8 +114,6 @@ class ReplicationRow(NamedTuple):
 
 
 class LockedReplication(NamedTuple):
-    """A replication whose row is locked."""
-
     replication: int
     version: int
     taken_back: int
@@ -136,8 +124,6 @@ class LockedReplication(NamedTuple):
 
 
 class DigestRow(NamedTuple):
-    """Digest of a replication."""
-
     number: int
     version: int
     digest: int
@@ -171,8 +157,6 @@ class ApiKeyRow(NamedTuple):
 
 
 class EntryRow(NamedTuple):
-    """An entry of the ledger."""
-
     replication: int
     stack_owner: int
     arm: int
@@ -180,8 +164,6 @@ class EntryRow(NamedTuple):
 
 
 class SettledRow(NamedTuple):
-    """A settled entry of one replication."""
-
     stack_owner: int
     arm: int
     position: int
@@ -189,8 +171,6 @@ class SettledRow(NamedTuple):
 
 
 class RewardRow(NamedTuple):
-    """A reward reported for an entry."""
-
     replication: int
     stack_owner: int
     arm: int
@@ -254,9 +234,8 @@ class EnrolmentRow(NamedTuple):
     told: int | None  # 1 if delivered again to a returning unit
     disabled: bool  # arm
     behind: bool  # any replication
-    away_until_us: (
-        int | None
-    )  # end of the unit's exclusion; None if the unit has not arrived before
+    # End of the unit's exclusion; None if the unit has not arrived before.
+    away_until_us: int | None
 
 
 class LockedAssignment(NamedTuple):
@@ -304,8 +283,6 @@ class LockedAssignment(NamedTuple):
 
 
 class AssignmentRow(NamedTuple):
-    """An assignment with its entry."""
-
     experiment: int
     replication: int
     stack_owner: int
@@ -352,8 +329,6 @@ class EventRow(NamedTuple):
 
 
 class ProgressRow(NamedTuple):
-    """An experiment with its counts."""
-
     definition: str
     status: str
     reason: str
@@ -375,16 +350,12 @@ class ProgressRow(NamedTuple):
 
 
 class ReplicationTimes(NamedTuple):
-    """Times at which a replication was opened and completed."""
-
     number: int
     opened_us: int
     completed_us: int | None
 
 
 class ReplicationProgress(NamedTuple):
-    """Counters of a replication."""
-
     number: int
     state: str
     version: int
@@ -395,8 +366,6 @@ class ReplicationProgress(NamedTuple):
 
 
 class OutcomeRow(NamedTuple):
-    """An assignment and its outcome."""
-
     arm: int
     assigned_us: int
     shown_us: int  # exposed_us, or assigned_us if not exposed
@@ -419,8 +388,6 @@ class ChangeRow(NamedTuple):
 
 
 class NameRow(NamedTuple):
-    """An experiment's id and name."""
-
     id: int
     name: str
 
@@ -434,8 +401,6 @@ class ExperimentAnswerRow(NamedTuple):
 
 
 class DisabledRow(NamedTuple):
-    """A disabled arm of an experiment."""
-
     experiment: int
     arm: int
 
@@ -458,23 +423,17 @@ class WaitingRow(NamedTuple):
 
 
 class EntryCount(NamedTuple):
-    """Number of entries with a state and a source."""
-
     state: str
     source: str | None
     total: int
 
 
 class ArmCount(NamedTuple):
-    """A count for an arm."""
-
     arm: int
     total: int
 
 
 class VoidCount(NamedTuple):
-    """Number of an entry's voided assignments."""
-
     replication: int
     arm: int
     position: int

@@ -155,9 +155,8 @@ class Sqlite:
         job = _Job(work)
         try:
             self._take_turn(job)
-        except (
-            BaseException
-        ):  # Ctrl-C or a timeout: other callers must not wait for this one to lead
+        except BaseException:
+            # Ctrl-C or a timeout: other callers must not wait for this one to lead.
             self._withdraw(job)
             raise
         if job.error is not None:
@@ -239,9 +238,8 @@ class Sqlite:
 
     def _run(self, batch: list[_Job]) -> None:
         """Run jobs as one transaction, again without a job that fails after it has written."""
-        waiting = batch
-        while waiting:
-            waiting = self._try(waiting)
+        while batch:
+            batch = self._try(batch)
 
     def _try(self, jobs: list[_Job]) -> list[_Job]:
         """Run jobs as one transaction and return those to run again.

@@ -9,18 +9,10 @@ from threading import Lock
 from typing import TypeVar
 
 from sameluck.errors import Unavailable
-from sameluck.live.databases.base import (
-    Row,
-    SqlValue,
-    Values,
-    Work,
-    contradiction,
-    deleted,
-)
+from sameluck.live.databases.base import Row, SqlValue, Values, Work, contradiction, deleted
 from sameluck.live.databases.statements import numbered, statements
 
 T = TypeVar("T")
-
 
 # Parameters by number: SQLite binds them faster than by name.
 _STATEMENTS = {name: numbered(source.text, "?") for name, source in statements().items()}
@@ -51,17 +43,15 @@ class SqliteTransaction:
         return self.connection.execute(statement.text, statement.in_order(values))
 
     def fetch_one(self, row_class: type[Row], name: str, /, **values: SqlValue) -> Row:
-        cursor = self._execute(name, values)
-        cells = cursor.fetchone()
-        cursor.close()  # an unfinished statement would keep the transaction open
-        if cells is None:
+        row = self.find(row_class, name, **values)
+        if row is None:
             raise deleted()
-        return tuple.__new__(row_class, cells)
+        return row
 
     def find(self, row_class: type[Row], name: str, /, **values: SqlValue) -> Row | None:
         cursor = self._execute(name, values)
         cells = cursor.fetchone()
-        cursor.close()
+        cursor.close()  # an unfinished statement would keep the transaction open
         return None if cells is None else tuple.__new__(row_class, cells)
 
     def find_many(

@@ -17,6 +17,7 @@ import numpy as np
 from sameluck.arrays import Floats
 from sameluck.compilation.functions import is_builtin
 from sameluck.errors import SameluckError
+from sameluck.live.engine.digest import FIRST, SECOND, STEP
 from sameluck.live.engine.object_walker import ObjectWalker
 from sameluck.live.engine.walker import CompiledWalker, PreparedPolicy, empty_results
 from sameluck.live.options import Reward
@@ -27,7 +28,6 @@ PERIODS, OBJECT_PERIODS = 5_000, 100
 STEPS = 50_000  # periods x arms
 MAX_CACHED = 1_000
 UNKNOWN = ""
-_STEP, _FIRST, _SECOND = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB  # SplitMix64
 _cache: dict[tuple[object, ...], str] = {}
 
 
@@ -83,9 +83,8 @@ def _choices_digest(prepared: PreparedPolicy, reward: Reward) -> str:
         digest.update(_choices(short, two, replication))
         if not needs_binary(policy):
             between = _scaled((draws + means) / 2, reward, -2.0, 2.0)
-            with suppress(
-                SameluckError
-            ):  # the policy may take only two rewards without declaring it
+            # The policy may take only two rewards without declaring it.
+            with suppress(SameluckError):
                 digest.update(_choices(short, between, replication))
     return digest.hexdigest()
 
@@ -102,9 +101,9 @@ def _scaled(rewards: Floats, reward: Reward, low: float, high: float) -> Floats:
 def _draws_and_means(arms: int, periods: int, replication: int) -> tuple[Floats, Floats]:
     """Return uniform numbers per arm and position, and a mean per arm."""
     first = 1 + replication * arms * periods
-    mixed = np.arange(first, first + arms * periods, dtype=np.uint64) * np.uint64(_STEP)
-    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(_FIRST)
-    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(_SECOND)
+    mixed = np.arange(first, first + arms * periods, dtype=np.uint64) * np.uint64(STEP)
+    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(FIRST)
+    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(SECOND)
     draws = ((mixed >> np.uint64(54)).astype(float) / 1024).reshape(arms, periods)
     return draws, np.arange(1, arms + 1)[:, None] / (arms + 1)
 

@@ -53,9 +53,8 @@ class Replication:
         self.policies = len(engine.prepared)
         self.periods_done = [0] * self.policies
         self.complete = False  # every policy has reached the horizon
-        self.audit_drawn = np.zeros(
-            cells, np.int64
-        )  # number of replayed entries with a drawn audit
+        # Number of replayed entries with a drawn audit.
+        self.audit_drawn = np.zeros(cells, np.int64)
         self.settled_audits: set[Entry] = set()
         # Entries of each shared stack that come from a log, by cell; no policy has to read them.
         self.imported = np.zeros(cells, np.int64)
@@ -292,9 +291,8 @@ def _load_stacks(
         depth = int(gaps[0]) if gaps.size else positions.size
         stacks[stack_owner, cell] = values[:depth]
         replication.depths[stack_owner][cell] = depth
-        for position, value in zip(
-            positions[depth:].tolist(), values[depth:].tolist(), strict=True
-        ):
+        after_gap = zip(positions[depth:].tolist(), values[depth:].tolist(), strict=True)
+        for position, value in after_gap:
             replication.after_gap[Entry(stack_owner, cell, position)] = value
     return stacks
 

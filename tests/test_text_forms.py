@@ -257,3 +257,11 @@ def test_no_parameters_of_an_environment_raise_anything_but_invalid(kind, values
     except TypeError:
         return  # more values than parameters, or fewer
     assert "\n" not in refused
+
+
+def test_a_short_text_form_is_cut_within_a_list_of_probabilities():
+    row = (0.01,) * 100
+    text = text_forms.write_short(sl.Categorical((row, row)), 60)
+    assert len(text) == 60
+    assert text.startswith("categorical([0.01, 0.01, ")
+    assert text.endswith("...")

@@ -68,14 +68,6 @@ def file_path(action: str, path: object) -> Path:
     )
 
 
-def is_file(path: Path) -> bool:
-    """Return whether a path leads to a file; False for a path that no file can have."""
-    try:
-        return path.is_file()
-    except (OSError, ValueError):  # too long, or with a NUL
-        return False
-
-
 def make_folder(folder: Path) -> None:
     """Create a folder and its parents, or raise `Invalid` if that is not possible."""
     try:

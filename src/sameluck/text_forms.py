@@ -84,17 +84,15 @@ def write(value: object, *, brief: bool = False) -> str:
 
 def write_short(value: object, length: int = 60) -> str:
     """Return the text form, cut to a length without writing all of a long list."""
-    parameters: Any = value  # a NamedTuple
-    text = write(type(value)(*(_beginning(field, length) for field in parameters)))
+    text = write(_beginning(value, length))
     return text if len(text) <= length else f"{text[: length - 3]}..."
 
 
-def _beginning(field: object, items: int) -> object:
+def _beginning(field: Any, items: int) -> object:
     if is_parameters(field):
-        return type(field)(*(_beginning(value, items) for value in field))
-    if not is_listed(field):
-        return field
-    return tuple(_beginning(item, items) for item in field[:items])
+        # By `_make`, which checks nothing: the first of many probabilities do not sum to 1.
+        return field._make(_beginning(value, items) for value in field)  # type: ignore[attr-defined]
+    return tuple(_beginning(item, items) for item in field[:items]) if is_listed(field) else field
 
 
 def _write_item(parameters_class: type, name: str, field: object, *, brief: bool) -> str:
@@ -127,7 +125,6 @@ def normal_form(value: T, classes: Mapping[str, type] | None = None) -> T:
 
 
 def is_parameters(value: object) -> TypeGuard[Parameters]:
-    """Return whether a value is a NamedTuple."""
     return isinstance(value, tuple) and hasattr(value, "_asdict")
 
 

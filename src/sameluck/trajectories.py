@@ -39,7 +39,6 @@ class PeriodRecord(TypedDict):
 
 
 def empty_trajectory(periods: int) -> Trajectory:
-    """Return a trajectory to be filled with a number of periods."""
     arms, positions = np.empty(periods, np.int64), np.empty(periods, np.int64)
     return Trajectory(arms, positions, np.empty(periods), np.zeros(periods, bool))
 

@@ -7,7 +7,7 @@ import pytest
 
 import sameluck as sl
 from sameluck.cli.output import progress_bar
-from sameluck.simulation import progress
+from sameluck.simulation import simulate as simulate_module
 
 EXPERIMENT = sl.Experiment(policies={"a": sl.UCB1()}, arms=2, horizon=9, replications=40)
 
@@ -23,8 +23,8 @@ def test_a_line_for_every_tenth(monkeypatch):
     """None twice, none in the first second; no control characters but the ends of lines."""
     stream, now = Stream(), iter([0.0, 0.5, 2.0, 2.1, 4.0, 8.0])
     monkeypatch.setattr(sys, "stderr", stream)
-    monkeypatch.setattr(progress.time, "monotonic", lambda: next(now))
-    told = progress.PrintedProgress()
+    monkeypatch.setattr(simulate_module.time, "monotonic", lambda: next(now))
+    told = simulate_module.PrintedProgress()
     for done in (10, 20, 21, 50, 100):
         told(done, 100)
 
@@ -39,8 +39,8 @@ def test_a_line_for_every_tenth(monkeypatch):
 def test_a_race_tells_who_is_left(monkeypatch, capsys):
     """A line for every tenth and every policy that was dropped, at most one a second."""
     now = iter([0.0, 0.5, 2.0, 2.5, 2.8, 6.0])
-    monkeypatch.setattr(progress.time, "monotonic", lambda: next(now))
-    told = progress.PrintedRace(1_000)
+    monkeypatch.setattr(simulate_module.time, "monotonic", lambda: next(now))
+    told = simulate_module.PrintedRace(1_000)
     for replications, names in ((30, "abc"), (60, "abc"), (90, "abc"), (120, "ab"), (150, "a")):
         told(replications, tuple(names))
 
@@ -51,7 +51,7 @@ def test_a_race_tells_who_is_left(monkeypatch, capsys):
 
 
 def test_a_race_takes_true_and_false(monkeypatch, capsys):
-    monkeypatch.setattr(progress, "_SILENT_SECONDS", 0.0)
+    monkeypatch.setattr(simulate_module, "_SILENT_SECONDS", 0.0)
     policies, asked = (
         {"a": sl.UCB1(), "b": sl.UCB1(3.0)},
         {"tolerance": 9, "failures": 1, "horizon": 9},
@@ -63,7 +63,7 @@ def test_a_race_takes_true_and_false(monkeypatch, capsys):
 
 
 def test_simulate_takes_true_false_or_a_function(monkeypatch, capsys):
-    monkeypatch.setattr(progress, "_SILENT_SECONDS", 0.0)
+    monkeypatch.setattr(simulate_module, "_SILENT_SECONDS", 0.0)
     calls = []
     for told in (True, False, None, lambda done, total: calls.append((done, total))):
         sl.simulate(EXPERIMENT, "bernoulli(0.7, 0.3)", progress=told)

@@ -200,8 +200,7 @@ class AdaptedMaker:
             return self.adapter(self.make, seed)
         except ModuleNotFoundError as error:
             if (error.name or "").partition(".")[0] == package:
-                message = f"{package} is not installed; run: pip install {package}"
-                raise Missing(message) from error
+                raise Missing(f"{package} is not installed; run: pip install {package}") from error
             raise
 
     @property

@@ -50,7 +50,6 @@ class Watched:
     """First argument that sees which function it is passed to, in plain Python only."""
 
     def passed_to(self, function: Function, *arguments: object) -> object:
-        """Return what the function returns."""
         return function(self, *arguments)
 
 

@@ -35,6 +35,7 @@ DrawFunction: TypeAlias = Callable[..., float]
 Context: TypeAlias = None  # rewards depend on no context
 
 NO_CONTEXT: Context = None
+_MAX_ENVIRONMENTS = 10  # in another environment: each combination of families is compiled
 
 ENVIRONMENTS: dict[str, type[Environment]] = {}  # by the name of their text form
 _DRAW_FUNCTIONS: dict[type, DrawFunction] = {}
@@ -179,6 +180,26 @@ law_at = dispatched(_law_at, _TIME_FUNCTIONS, otherwise=_always)
 def is_all_builtin(environment: Environment) -> bool:
     """Return whether the environment, and those that it moves between, are built in."""
     return all(is_builtin(type(phase)) for phase in environment.moves_between)
+
+
+def is_stationary(value: Any) -> bool:
+    """Return whether a value is an environment with fixed arms, neither a prior nor moving."""
+    is_environment = type(value) in ENVIRONMENTS.values()
+    return is_environment and value.arms is not None and not value.is_prior and not value.is_moving
+
+
+def check_environments(
+    name: str, listed: Any, least: int, fits: Callable[[object], bool], rule: str
+) -> None:
+    """Raise `Invalid` unless a field lists at least so many environments, which all fit and are valid."""
+    is_list = is_listed(listed) and not text_forms.is_parameters(listed)
+    if not is_list or not least <= len(listed) <= _MAX_ENVIRONMENTS:
+        limits = f"{least} to {_MAX_ENVIRONMENTS}"
+        raise Invalid(f"{name} must be a list of {limits} environments, got {shown(listed)}")
+    for index, environment in enumerate(listed):
+        if not fits(environment):
+            raise Invalid(f"{name}[{index}] must be {rule}, got {shown(environment)}")
+        text_forms.normal_form(environment).check(environment.arms or 0)
 
 
 def draw_function_of(parameters: text_forms.Parameters) -> DrawFunction:

@@ -7,12 +7,15 @@ from typing import NamedTuple
 
 from sameluck import text_forms
 from sameluck.compilation.functions import is_builtin
-from sameluck.environments.base import Environment, draw, draws
-from sameluck.errors import Invalid, shown
+from sameluck.environments.base import (
+    Environment,
+    check_environments,
+    draw,
+    draws,
+    is_stationary,
+)
+from sameluck.errors import Invalid
 from sameluck.randomness.streams import Bits
-from sameluck.validation import is_listed
-
-_MAX_ENVIRONMENTS = 10  # each combination of families is compiled
 
 
 class _ByFamilyFields(NamedTuple):
@@ -60,22 +63,8 @@ class ByFamily(_ByFamilyFields, Environment):
             )
 
     def _check_environments(self) -> None:
-        listed = self.environments
-        if (
-            not is_listed(listed)
-            or text_forms.is_parameters(listed)
-            or not 0 < len(listed) <= _MAX_ENVIRONMENTS
-        ):
-            raise Invalid(
-                f"ByFamily.environments must be a list of 1 to {_MAX_ENVIRONMENTS} environments, got {shown(listed)}"
-            )
-        for index, family in enumerate(listed):
-            if not isinstance(family, Environment) or not _is_family(family):
-                raise Invalid(
-                    f"ByFamily.environments[{index}] must be a built-in environment with a fixed number of arms, "
-                    f"not a prior and not drifting or switching, got {shown(family)}"
-                )
-            text_forms.normal_form(family).check(family.arms or 0)
+        rule = "a built-in environment with a fixed number of arms, not a prior and not drifting or switching"
+        check_environments("ByFamily.environments", self.environments, 1, _is_family, rule)
 
     def compiled_parameters(
         self, seed: int, replications: range, arms: int
@@ -90,9 +79,8 @@ class ByFamily(_ByFamilyFields, Environment):
         return parameters
 
 
-def _is_family(environment: Environment) -> bool:
-    fixed = environment.arms is not None and not environment.is_prior and not environment.is_moving
-    return fixed and is_builtin(type(environment)) and not isinstance(environment, ByFamily)
+def _is_family(value: object) -> bool:
+    return is_stationary(value) and is_builtin(type(value)) and not isinstance(value, ByFamily)
 
 
 class CompiledByFamily(NamedTuple):

@@ -10,19 +10,20 @@ environments.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from sameluck import text_forms
 from sameluck.arrays import Floats, Ints
 from sameluck.environments.base import (
-    ENVIRONMENTS,
     NO_CONTEXT,
     Context,
     Environment,
+    check_environments,
     draw,
     draws,
+    is_stationary,
     law_at,
     moves,
     prepared_parameters,
@@ -32,9 +33,8 @@ from sameluck.environments.normal import Gaussian
 from sameluck.errors import Invalid, shown
 from sameluck.randomness.samplers import normal, uniform
 from sameluck.randomness.streams import Bits, again
-from sameluck.validation import is_listed, require_flag, require_whole
+from sameluck.validation import require_flag, require_whole
 
-_MAX_ENVIRONMENTS = 10  # each combination of families is compiled
 _MAX_PERIODS = 1 << 40
 
 
@@ -88,19 +88,9 @@ class Moving(Environment):
         raise NotImplementedError
 
     def _checked_arms(self) -> int:
-        name, listed = f"{type(self).__name__}.environments", self.environments
-        nested = text_forms.is_parameters(listed)
-        if not is_listed(listed) or nested or not 2 <= len(listed) <= _MAX_ENVIRONMENTS:
-            raise Invalid(
-                f"{name} must be a list of 2 to {_MAX_ENVIRONMENTS} environments, got {shown(listed)}"
-            )
-        for index, phase in enumerate(listed):
-            if not _is_stationary(phase):
-                raise Invalid(
-                    f"{name}[{index}] must be an environment with a fixed number of arms, not a prior and not "
-                    f"drifting or switching itself, got {shown(phase)}"
-                )
-            text_forms.normal_form(phase).check(phase.arms or 0)
+        name = f"{type(self).__name__}.environments"
+        rule = "an environment with a fixed number of arms, not a prior and not drifting or switching itself"
+        check_environments(name, self.environments, 2, is_stationary, rule)
         counts = [phase.arms or 0 for phase in self.moves_between]
         for index, count in enumerate(counts):
             if count != counts[0]:
@@ -115,11 +105,6 @@ class Moving(Environment):
                 f"{type(self).__name__}.environments have {self.arms} arms, but there are {arms}; give environments "
                 f"with {arms} arms"
             )
-
-
-def _is_stationary(value: Any) -> TypeGuard[Environment]:
-    is_environment = type(value) in ENVIRONMENTS.values()
-    return is_environment and value.arms is not None and not value.is_prior and not value.is_moving
 
 
 class _DriftingFields(NamedTuple):

@@ -90,7 +90,6 @@ def read_log(
 
 
 def rewards_by_arm(log: Log) -> tuple[tuple[float, ...], ...]:
-    """Return the rewards of each arm, in the order of `log.arms`."""
     return tuple(tuple(log.reward[log.arm == arm].tolist()) for arm in range(len(log.arms)))
 
 
@@ -159,7 +158,6 @@ class _Reader:
         self._problems: list[Problem] = []
 
     def add(self, row: int, values: Sequence[object] | BadRow) -> None:
-        """Keep a row or its problem."""
         try:
             if isinstance(values, BadRow):
                 raise values

@@ -57,13 +57,6 @@ def open_log(source: object, columns: LogColumns) -> OpenLog:
     )
 
 
-def _is_file(path: Path) -> bool:
-    try:
-        return path.is_file()
-    except OSError:  # for example, its name is too long
-        return False
-
-
 def _short(path: Path) -> str:
     return str(path)[:200]
 
@@ -74,7 +67,7 @@ def _open_file(path: Path, columns: LogColumns) -> OpenLog:
         raise Invalid(
             f"{_short(path)}: unknown suffix {shown(path.suffix)} of a log; {did_you_mean(path.suffix, _FORMATS)}"
         )
-    if not _is_file(path):
+    if not os.path.isfile(path):  # unlike `Path.is_file`, False for a name that is too long
         raise Invalid(f"no file {_short(path)}; give the path of a log")
     unit, rows = file_format
     return OpenLog(str(path), unit, rows(path, columns))

@@ -245,12 +245,10 @@ def are_probabilities(probabilities: Floats) -> bool:
 
 
 def states_probabilities(prepared: Policy) -> bool:
-    """Return whether a prepared policy states its probabilities."""
     return type(_innermost(prepared)) in _PROBABILITIES_FUNCTIONS
 
 
 def probabilities_function_of(prepared: Policy) -> ProbabilitiesFunction:
-    """Return the function that states a prepared policy's probabilities."""
     return _PROBABILITIES_FUNCTIONS[type(_innermost(prepared))]
 
 

@@ -74,7 +74,6 @@ def checked_makers(makers: object) -> dict[str, Maker]:
 
 
 def maker_of(name: str, policy: External, makers: Makers) -> Maker:
-    """Return the maker of an external policy."""
     make = makers.get(policy.name)
     if make is None:
         hint = did_you_mean(policy.name, makers) if makers else "no makers were passed"
@@ -100,7 +99,6 @@ def makers_of(policies: Mapping[str, Policy], makers: object) -> dict[str, Maker
 
 
 def makers_for(policies: Mapping[str, Policy], makers: Makers | None) -> dict[str, Maker]:
-    """Return the makers that the policies need."""
     used = {policy.name for policy in policies.values() if isinstance(policy, External)}
     return {name: make for name, make in (makers or {}).items() if name in used}
 
@@ -165,7 +163,6 @@ class ObjectPolicy:
         )
 
     def choose(self, period: int) -> int:
-        """Return the arm that it chooses in a period."""
         try:
             answer = self.select(period)
         except Exception as error:
@@ -173,7 +170,6 @@ class ObjectPolicy:
         return self.arm_of(answer, period)
 
     def observe(self, arm: int, reward: float) -> None:
-        """Pass it the reward of an arm that it chose."""
         try:
             self.update(arm, reward)
         except Exception as error:
@@ -193,12 +189,10 @@ class ObjectPolicy:
         return int(arm)
 
     def failure(self, where: str, error: Exception) -> Unplayable:
-        """Return the error to raise for an error of the object."""
         # str(error) may fail for an exception of the application.
-        is_builtin = isinstance(error, SameluckError)
-        reason = (
-            str(error) if is_builtin else " ".join(traceback.format_exception_only(error)).strip()
-        )
+        reason = " ".join(traceback.format_exception_only(error)).strip()
+        if isinstance(error, SameluckError):
+            reason = str(error)
         return Unplayable(f"policy {self.name!r}{where}: {reason}")
 
 
@@ -238,6 +232,5 @@ class ObjectPair:
         return first
 
     def observe(self, arm: int, reward: float) -> None:
-        """Pass both the reward of an arm."""
         self._first.observe(arm, reward)
         self._second.observe(arm, reward)

@@ -54,7 +54,6 @@ def tally_of(observations: Observations, last_arm: int, last_reward: float) -> T
 
 @inlined
 def loaded(observations: Observations, arm: int) -> ArmObservations:
-    """Return the observations of one arm."""
     pulls, total = observations.pulls[arm], observations.totals[arm]
     return ArmObservations(pulls, total, observations.means[arm])
 

@@ -117,12 +117,11 @@ class OnceKey:
         """Record a read; raise `AddressReused` if the index was read before."""
         if index in self.seen:
             period, slot = divmod(index, SLOTS)
-            message = (
+            raise AddressReused(
                 f"{self.name}: the random number of period {period}, slot {slot} was read twice, so the policy's "
                 "distribution differs from its distribution in a solo run. Use another slot, or the period, in the "
                 "address"
             )
-            raise AddressReused(message)
         self.seen.add(index)
 
 

@@ -56,7 +56,6 @@ class PolicyRunner:
 
     @property
     def is_builtin(self) -> bool:
-        """Return whether the policy's select function is sameluck's."""
         return is_builtin(select_function_of(self.policy))
 
     def run(

@@ -111,7 +111,6 @@ def environment_label(environment: Environment) -> str:
 
 
 def draw_message(environment: Environment, function: Function, error: Exception) -> str:
-    """Return the message for a draw function that must not be run."""
     return _message(environment_label(environment), _DRAW_RULE, function, error)
 
 

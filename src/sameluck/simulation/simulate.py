@@ -121,7 +121,6 @@ class Simulation:
         self._seconds_per_step: dict[str, float] = {}  # of Python objects, measured
 
     def run(self, replications: range, progress: Progress | None = None) -> Runs:
-        """Return the runs of some replications."""
         if not self._prepared:
             self._prepare()
             self._prepared = True
@@ -179,10 +178,8 @@ def with_select_functions(experiment: Experiment, makers: Makers) -> Experiment:
 
 def as_progress(progress: ProgressLike | None) -> Progress | None:
     """Return the function that is called as `progress(done, total)`; for True, a function that prints."""
-    if progress is True:
-        return PrintedProgress()
-    if progress is False:
-        return None
+    if isinstance(progress, bool):
+        return PrintedProgress() if progress else None
     require_callable("progress", progress)
     return progress
 

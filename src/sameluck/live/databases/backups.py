@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from sameluck.errors import Conflict, Invalid, Unknown, shown
-from sameluck.files import draft_of, is_file
+from sameluck.files import draft_of
 from sameluck.live.databases.base import Database
 from sameluck.live.databases.sqlite import migrate, schema_version
 from sameluck.live.databases.statements import migrations
@@ -133,7 +133,7 @@ def restore_rows(backup: Path, database: Database) -> None:
 
 
 def _opened(backup: Path) -> closing[sqlite3.Connection]:
-    if not is_file(backup):
+    if not os.path.isfile(backup):  # unlike `Path.is_file`, False for a path that no file can have
         raise Unknown(f"no backup {shown(str(backup))}")
     source = sqlite3.connect(f"{backup.resolve().as_uri()}?mode=ro", uri=True)
     try:

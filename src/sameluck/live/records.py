@@ -183,14 +183,16 @@ class AddedPolicy(NamedTuple):
     replications: int  # already begun, which it reads first
     finished: int  # of these replications, without a user
     replayed: int  # periods it has played on settled entries
-    users_at_least: int  # entries it requests at this moment; it will request more later
+    users_at_least: int  # entries it requests at this moment; more later unless it has finished
     users_so_far: int  # real users of the experiment before it was added
 
     def __str__(self) -> str:
+        is_finished = self.finished == self.replications
+        later = "none in these replications later" if is_finished else "will request more later"
         return (
             f"{self.policy} has replayed {counted(self.replayed, 'period')} of "
             f"{counted(self.replications, 'replication')} without a user and finished {self.finished:,} of them; at "
-            f"this moment it requests {counted(self.users_at_least, 'new user')}, and will request more later (the "
+            f"this moment it requests {counted(self.users_at_least, 'new user')}, and {later} (the "
             f"experiment has used {self.users_so_far:,}). Do not tune it on this ledger: it would be judged on the "
             "data that it was tuned on."
         )

@@ -181,6 +181,7 @@ class ControlRules:
         users = live.status().users
         joining = live.add_policy("late", self.challenger)
         assert (joining.users_so_far, joining.replications) == (users, 3)
+        assert "and will request more later" in str(joining)
         assert live.status().status == "running"
         live = scenario.reopen(live)
         assert_finishes(scenario, live)
@@ -194,6 +195,7 @@ class ControlRules:
         before = live.status()
         joining = live.add_policy("twin", TWO["ucb"])
         assert (joining.finished, joining.replayed, joining.users_at_least) == (3, 24, 0)
+        assert "requests 0 new users, and none in these replications later" in str(joining)
         assert live.status()._replace(answers={}) == before._replace(answers={})
         assert_finished(live)
 

@@ -30,7 +30,7 @@ def given(folder, live, id):
     return {
         "arm": "arm",
         "backup": folder / "backup.db",
-        "database": live._database,
+        "database": live.open_replications.database,
         "environment": [0.1, 0.2],
         "experiment": EXPERIMENT,
         "id": id,
@@ -141,7 +141,7 @@ def test_coroutines_that_are_not_those_of_threads(tmp_path, runner):
         outcomes = {}
         async with sl.open_async("sqlite://", clock=sl.VirtualClock(1.7e9)) as store:
             live = await store.start("trial", EXPERIMENT)
-            usual = given(tmp_path, live._synchronous, (await live.assign("ann")).id)
+            usual = given(tmp_path, live.synchronous, (await live.assign("ann")).id)
             own = [one for one in methods(live) if not hasattr(getattr(live, one), "__wrapped__")]
             assert own == ["assign", "reward"]
             for name in own:

@@ -121,12 +121,12 @@ def test_a_forked_process_names_itself():
             "trial", sl.Experiment(policies=policies, arms=3, horizon=9, replications=2), makers=OLD
         )
         live = store.peek("trial", makers=NEW)
-        assert f":{os.getpid()} has another" in str(live._replications.definition.refusal)
+        assert f":{os.getpid()} has another" in str(live.open_replications.definition.refusal)
         reading, writing = os.pipe()
         child = os.fork()
         if child == 0:
             with contextlib.suppress(BaseException):
-                os.write(writing, str(live._replications.definition.refusal).encode())
+                os.write(writing, str(live.open_replications.definition.refusal).encode())
             os._exit(0)
         os.close(writing)
         with os.fdopen(reading) as output:

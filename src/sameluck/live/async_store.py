@@ -14,7 +14,7 @@ from sameluck.experiment import Experiment
 from sameluck.live import records
 from sameluck.live.calls.call_queue import BatchedCall, CallQueue
 from sameluck.live.experiment import LiveExperiment
-from sameluck.live.options import MAX_SECONDS, Clock, LiveOptions, check_flags
+from sameluck.live.options import MAX_SECONDS, Clock, check_flags
 from sameluck.live.records import Assignment, Receipt
 from sameluck.live.store import Store
 from sameluck.live.store import open as open_store
@@ -96,7 +96,7 @@ class _Awaited(Generic[S_co]):
     """Object whose methods are awaited."""
 
     def __init__(self, synchronous: S_co, calls: CallQueue) -> None:
-        self._synchronous, self._calls = synchronous, calls
+        self.synchronous, self.calls = synchronous, calls
 
 
 def _awaited(
@@ -109,9 +109,9 @@ def _awaited(
 
     @wraps(method)
     async def call(self: _Awaited[S_co], /, *arguments: P.args, **named: P.kwargs) -> T:
-        made = partial(method, self._synchronous, *arguments, **named)
-        seconds = self._synchronous._settings.patience if for_user else None
-        return await self._calls.in_thread(made, seconds)
+        made = partial(method, self.synchronous, *arguments, **named)
+        seconds = self.synchronous.settings.patience if for_user else None
+        return await self.calls.in_thread(made, seconds)
 
     return call
 
@@ -125,61 +125,43 @@ def _loaded(
     async def call(
         self: AsyncStore, /, *arguments: P.args, **named: P.kwargs
     ) -> AsyncLiveExperiment:
-        load = partial(method, self._synchronous, *arguments, **named)
-        return AsyncLiveExperiment(await self._calls.in_thread(load), self)
+        load = partial(method, self.synchronous, *arguments, **named)
+        return AsyncLiveExperiment(await self.calls.in_thread(load), self)
 
     return call
 
 
 class AsyncLiveExperiment(_Awaited[LiveExperiment]):
-    """A `LiveExperiment` for coroutines: the same methods, awaited."""
+    """A `LiveExperiment` for coroutines: the same attributes, and the same methods, awaited."""
 
     def __init__(self, synchronous: LiveExperiment, store: AsyncStore) -> None:
-        super().__init__(synchronous, store._calls)
+        super().__init__(synchronous, store.calls)
+        self.id, self.name = synchronous.id, synchronous.name
+        self.options, self.started_at = synchronous.options, synchronous.started_at
         self._assigning: dict[bool, BatchedCall[Unit, Assignment]] = {
             strict: BatchedCall(
-                partial(synchronous._enrolment.assign_batch, strict=strict), self._mark_undelivered
+                partial(synchronous.enrolment.assign_batch, strict=strict), self._mark_undelivered
             )
             for strict in (False, True)
         }
         self._rewarding: BatchedCall[tuple[str | None, float], Receipt] = BatchedCall(
-            synchronous._rewards.reward_batch,
+            synchronous.rewards.reward_batch,
             # Rewards that come at the same time belong to few replications, whose rows the first batch locks.
             in_turn=True,
         )
 
     def __repr__(self) -> str:
-        return repr(self._synchronous).replace("<", "<Async", 1)
-
-    @property
-    def name(self) -> str:
-        """Its name in the store."""
-        return self._synchronous.name
-
-    @property
-    def id(self) -> int:
-        """Its number in the store."""
-        return self._synchronous.id
+        return repr(self.synchronous).replace("<", "<Async", 1)
 
     @property
     def fallback_assignment(self) -> Assignment:
         """Answer to a unit while the store is unavailable, without a call to the store."""
-        return self._synchronous.fallback_assignment
-
-    @property
-    def options(self) -> LiveOptions:
-        """Options that it was started with."""
-        return self._synchronous.options
-
-    @property
-    def started_at(self) -> str | None:
-        """Time at which it was started, in UTC."""
-        return self._synchronous.started_at
+        return self.synchronous.fallback_assignment
 
     @property
     def experiment(self) -> Experiment:
         """Experiment with the policies that were added."""
-        return self._synchronous.experiment
+        return self.synchronous.experiment
 
     async def assign(self, unit: Unit, *, strict: bool = False) -> Assignment:
         """Return the arm to show a unit that has just arrived, as `LiveExperiment.assign` does.
@@ -187,10 +169,10 @@ class AsyncLiveExperiment(_Awaited[LiveExperiment]):
         If the awaiting task is cancelled, the unit is not enrolled, or its assignment is voided.
         """
         check_flags(strict=strict)
-        live = self._synchronous
+        live = self.synchronous
         try:
-            answer = await self._calls.call(
-                self._assigning[bool(strict)], unit, live._settings.timeout
+            answer = await self.calls.call(
+                self._assigning[bool(strict)], unit, live.settings.timeout
             )
         except Closed:
             raise
@@ -198,13 +180,13 @@ class AsyncLiveExperiment(_Awaited[LiveExperiment]):
             if strict:
                 raise
             answer = live.fallback_assignment
-        live._enrolment.count([answer])
+        live.enrolment.count([answer])
         return answer
 
     def _mark_undelivered(self, unit: Unit, answer: Assignment | BaseException) -> None:
         # Only a new assignment is voided: a returning unit has seen its arm before.
         if isinstance(answer, Assignment) and answer.reason == records.ASSIGNED and answer.id:
-            enrolment = self._synchronous._enrolment
+            enrolment = self.synchronous.enrolment
             enrolment.mark_undelivered([NewAssignment(answer.id, enrolment.unit_hash(unit))])
 
     async def reward(self, id: str | None, value: float) -> Receipt:
@@ -212,8 +194,8 @@ class AsyncLiveExperiment(_Awaited[LiveExperiment]):
 
         It is reported even if the awaiting task is cancelled.
         """
-        patience = self._synchronous._settings.patience
-        return await self._calls.call(self._rewarding, (id, value), patience)
+        patience = self.synchronous.settings.patience
+        return await self.calls.call(self._rewarding, (id, value), patience)
 
     fallback_arm = _awaited(LiveExperiment.fallback_arm)
     assign_many = _awaited(LiveExperiment.assign_many)
@@ -256,7 +238,7 @@ class AsyncStore(_Awaited[Store]):
         super().__init__(synchronous, CallQueue(batch_threads, THREADS, self._record_failure))
 
     def _record_failure(self, error: BaseException) -> None:
-        self._synchronous._settings.breaker.end(error)
+        self.synchronous.settings.breaker.end(error)
 
     async def __aenter__(self) -> AsyncStore:
         return self
@@ -266,17 +248,17 @@ class AsyncStore(_Awaited[Store]):
 
     async def close(self) -> None:
         """Answer the calls of `assign` and `reward` that wait, and close the store as `Store.close` does."""
-        await self._calls.close(self._synchronous.close)
+        await self.calls.close(self.synchronous.close)
 
     @property
     def timeout(self) -> float | None:
         """Seconds that `assign` may take; None for no deadline."""
-        return self._synchronous.timeout
+        return self.synchronous.timeout
 
     async def check_writable(self, seconds: float = 1.0) -> None:
         """Raise `Unavailable` unless the database accepts a write within some seconds, even if no thread is free."""
         require_number("seconds", seconds, above=0, at_most=MAX_SECONDS)
-        await self._calls.in_thread(partial(self._synchronous.check_writable, seconds), seconds)
+        await self.calls.in_thread(partial(self.synchronous.check_writable, seconds), seconds)
 
     names = _awaited(Store.names)
     statuses = _awaited(Store.statuses)

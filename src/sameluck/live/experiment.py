@@ -13,10 +13,13 @@ from sameluck.experiment import Experiment
 from sameluck.live.control.history import Change
 from sameluck.live.control.policy_changes import PolicyChanges
 from sameluck.live.control.policy_migration import LedgerChanges
+from sameluck.live.control.removal import erase_unit, forget_units
 from sameluck.live.control.switches import Control
+from sameluck.live.control.windows import extend_windows
 from sameluck.live.databases.base import Transaction
 from sameluck.live.databases.rows import AssignmentRow, ExperimentRow
-from sameluck.live.diagnostics import Check, Snapshot, diagnostics
+from sameluck.live.diagnostics.check import Check, diagnostics
+from sameluck.live.diagnostics.snapshot import Snapshot
 from sameluck.live.logs.exporting import export
 from sameluck.live.options import Maker, Makers
 from sameluck.live.records import (
@@ -56,7 +59,9 @@ _in_this_process: weakref.WeakSet[LiveExperiment] = weakref.WeakSet()
 def _after_fork() -> None:
     # A thread of the parent may hold a lock at the fork, and nobody would release it in the child.
     for live in list(_in_this_process):
-        live._after_fork()
+        live.enrolment.after_fork()
+        live.open_replications.after_fork()
+        live.settings.after_fork()
 
 
 if hasattr(os, "register_at_fork"):
@@ -78,26 +83,21 @@ class LiveExperiment:
         self.id, self.name = row.id, row.name
         self.options = replications.options
         self.started_at = moment(row.started_us)
-        self._replications = replications
-        self._database = replications.database
-        self._settings = replications.settings
+        # Without an underscore, since other modules of this package use them
+        self.open_replications = replications
+        self.settings = replications.settings
         self._expiry = Expiry(replications)
-        self._enrolment = Enrolment(replications, row, self._expiry)
-        self._rewards = Rewards(replications, self._expiry)
+        self.enrolment = Enrolment(replications, row, self._expiry)
+        self.rewards = Rewards(replications, self._expiry)
         self._control = Control(replications)
         self._policy_changes = PolicyChanges(replications)
         self._results = Results(replications)
         _in_this_process.add(self)
 
-    def _after_fork(self) -> None:
-        self._enrolment.after_fork()
-        self._replications.after_fork()
-        self._settings.after_fork()
-
     @property
     def experiment(self) -> Experiment:
         """Experiment with the policies that were added."""
-        return self._replications.experiment
+        return self.open_replications.experiment
 
     def __repr__(self) -> str:
         names = ", ".join(self.experiment.policies)
@@ -115,7 +115,7 @@ class LiveExperiment:
         with the reason UNAVAILABLE; with `strict`, `Unavailable` is raised. If this process has other code of a
         policy than the experiment, the reason is DIVERGED; with `strict`, `OtherVersion` is raised.
         """
-        return self._enrolment.assign(unit, strict=require_flag("strict", strict))
+        return self.enrolment.assign(unit, strict=require_flag("strict", strict))
 
     def assign_many(
         self, units: Iterable[Unit], *, strict: bool = False
@@ -125,21 +125,21 @@ class LiveExperiment:
         This is much faster than one call per unit, since up to 100 units share a transaction. An invalid unit gets an
         `Invalid`, which is returned and not raised; the other units are not affected.
         """
-        return self._enrolment.assign_many(units, strict=require_flag("strict", strict))
+        return self.enrolment.assign_many(units, strict=require_flag("strict", strict))
 
     @property
     def fallback_assignment(self) -> Assignment:
         """Answer to a unit while the store is unavailable, without a call to the store."""
-        return self._enrolment.not_enrolled(UNAVAILABLE)
+        return self.enrolment.not_enrolled(UNAVAILABLE)
 
     def fallback_arm(self) -> str:
         """Return the fallback arm at this moment."""
-        return self._enrolment.read_fallback()
+        return self.enrolment.read_fallback()
 
     def expose(self, id: str | None) -> None:
         """Report that the unit has seen its arm: it counts, with the default reward if none comes in time."""
         if id is not None:
-            self._rewards.expose(id)
+            self.rewards.expose(id)
 
     def reward(self, id: str | None, value: float) -> Receipt:
         """Report the reward of a unit. It is durable once this returns.
@@ -148,7 +148,7 @@ class LiveExperiment:
         a value for a voided assignment raises `Conflict` and is kept in the audit log. For a unit that is not
         enrolled (`id` None) nothing happens.
         """
-        return self._rewards.reward(id, value)
+        return self.rewards.reward(id, value)
 
     def reward_many(
         self, pairs: Iterable[tuple[str | None, float]]
@@ -159,12 +159,12 @@ class LiveExperiment:
         error (`Conflict`, `Invalid`, `Unknown`, ...) is returned in its position, not raised, and does not affect the
         other rewards; its `code` is the reason. `Unavailable` is raised; the same call may then be repeated.
         """
-        return self._rewards.reward_many(pairs)
+        return self.rewards.reward_many(pairs)
 
     def void(self, id: str | None) -> None:
         """Report that the unit never saw its arm: its entry is wanted again, and the unit may be enrolled again."""
         if id is not None:
-            self._rewards.void(id)
+            self.rewards.void(id)
 
     def void_units(self, units: Iterable[Unit]) -> None:
         """Void the assignments of units whose answer was lost, so that they may be enrolled without knowing it.
@@ -172,8 +172,8 @@ class LiveExperiment:
         Units that are not enrolled, or were exposed or rewarded, stay as they are.
         """
         for unit in chain.from_iterable(batches_of("void_units: units", units)):
-            unit_hash = self._enrolment.unit_hash(unit)
-            self._rewards.void_if_possible(self._enrolment.assignment_of(unit_hash))
+            unit_hash = self.enrolment.unit_hash(unit)
+            self.rewards.void_if_possible(self.enrolment.assignment_of(unit_hash))
 
     def tick(self) -> int:
         """Expire every assignment that is due and return their number.
@@ -182,7 +182,7 @@ class LiveExperiment:
         the lease is voided, and its entry is wanted again. `assign` does this about once per second too. A reward
         after its window is late whether or not this was called.
         """
-        self._replications.advance_lagging()
+        self.open_replications.advance_lagging()
         return self._expiry.tick()
 
     def describe(self, id: str) -> AssignmentDetails:
@@ -192,11 +192,11 @@ class LiveExperiment:
             row = transaction.find(AssignmentRow, "describe", assignment=id) if is_id(id) else None
             if row is None or row.experiment != self.id:
                 raise self._expiry.unknown(id)
-            definition = self._replications.current(transaction)
+            definition = self.open_replications.current(transaction)
             owners, arms = definition.owner_names, definition.experiment.arm_names
             return details_of(id, self.name, owners, arms, row)
 
-        return self._database.read(work)
+        return self.open_replications.database.read(work)
 
     # Control
 
@@ -245,7 +245,7 @@ class LiveExperiment:
             reason: For the history.
             fallback: The fallback arm from now on; required if the disabled arm is the fallback arm.
         """
-        self._enrolment.use_fallback(self._control.disable_arm(arm, fallback, reason))
+        self.enrolment.use_fallback(self._control.disable_arm(arm, fallback, reason))
 
     def enable_arm(self, arm: str | int, *, reason: str = "") -> None:
         """Show a disabled arm again: its entries are assigned as before, and the experiment continues.
@@ -266,7 +266,7 @@ class LiveExperiment:
 
         Pause the experiment during an outage of rewards, so that no policy plays on a default meanwhile.
         """
-        return self._control.extend_windows(seconds, reason)
+        return extend_windows(self.open_replications, seconds, reason)
 
     def erase(self, unit: Unit, *, reason: str = "") -> int:
         """Erase a unit, so that nothing in the database leads from it to its rewards; return its assignments' number.
@@ -277,7 +277,7 @@ class LiveExperiment:
         counts, or another unit is assigned the entry if this unit was not exposed. If the unit returns, it is a new
         unit. Erasing it again changes nothing.
         """
-        return self._control.erase(self._enrolment.unit_hash(unit), reason)
+        return erase_unit(self.open_replications, self.enrolment.unit_hash(unit), reason)
 
     def forget_units(self, *, reason: str = "") -> None:
         """Destroy the key of the unit hashes of an experiment that has ended, so that no unit can be found in it.
@@ -286,12 +286,12 @@ class LiveExperiment:
         get the fallback arm, and no policy that needs users can be added. Other processes keep the key in memory
         until they end.
         """
-        self._control.forget_units(reason)
-        self._enrolment.forget_key()
+        forget_units(self.open_replications, reason)
+        self.enrolment.forget_key()
 
     def history(self) -> list[Change]:
         """Return every change of status, policies and arms, with time, actor and reason, the oldest first."""
-        return self._database.read(self._replications.history.changes)
+        return self.open_replications.database.read(self.open_replications.history.changes)
 
     # Policies
 
@@ -383,7 +383,7 @@ class LiveExperiment:
 
     def trace(self, replication: int = 0) -> Trace:
         """Return the periods of one replication that each policy has done."""
-        return self._results.trace(replication)
+        return self.open_replications.read(lambda ledger: ledger.trace(replication))
 
     def twin(
         self,
@@ -403,27 +403,29 @@ class LiveExperiment:
         from sameluck.inference import twin
 
         runs = self.runs(checkpoints, policies=policies)
-        makers = makers_for(runs.experiment.policies, self._replications.makers)
+        makers = makers_for(runs.experiment.policies, self.open_replications.makers)
         return twin(runs, **{"makers": makers, **options})
 
     def status(self) -> Status:
         """Return the status of the experiment, with counts."""
-        answers = self._enrolment.unwritten_counts()
-        with self._settings.in_time():
-            return self._database.read(
+        answers = self.enrolment.unwritten_counts()
+        with self.settings.in_time():
+            return self.open_replications.database.read(
                 lambda transaction: read_status(transaction, self.id, self.name, answers)
             )
 
     def replications(self) -> list[ReplicationStatus]:
         """Return the progress of every replication that has begun, in order."""
-        return self._database.read(lambda transaction: read_replications(transaction, self.id))
+        return self.open_replications.database.read(
+            lambda transaction: read_replications(transaction, self.id)
+        )
 
     def verify(self) -> int:
         """Derive every replication from its ledger again and return their number.
 
         Raises `Diverged` if the entries that the policies need differ from the entries that were requested.
         """
-        return self._replications.read(verify)
+        return self.open_replications.read(verify)
 
     def diagnostics(self, *, silence_is_zero: bool = False) -> tuple[Check, ...]:
         """Check the experiment's assumptions against its data; each check has a sentence and a verdict.
@@ -437,9 +439,9 @@ class LiveExperiment:
                 Arms may then differ in how often no reward comes.
         """
         require_flag("silence_is_zero", silence_is_zero)
-        self._enrolment.flush()
-        now = self._settings.now()
-        return self._replications.read(
+        self.enrolment.flush()
+        now = self.settings.now()
+        return self.open_replications.read(
             lambda ledger: diagnostics(Snapshot(ledger, self.options, now, silence_is_zero))
         )
 
@@ -457,4 +459,4 @@ class LiveExperiment:
             what: "ledger", or "rewards": every reward ever reported and its outcome.
             format: "csv", "jsonl" or "parquet", whatever the path's ending.
         """
-        return export(self._replications, path, what=what, format=format)
+        return export(self.open_replications, path, what=what, format=format)

@@ -22,7 +22,6 @@ from sameluck.validation import (
     is_whole,
     require_fields,
     require_flag,
-    require_name,
     require_number,
     require_one_of,
     require_whole,
@@ -140,16 +139,15 @@ class LiveOptions:
         )
         require_number("LiveOptions.traffic_share", self.traffic_share, above=0, at_most=1)
         if self.sticky_exclusion is not None:
-            longest = {"at_least": 0, "at_most": MAX_SECONDS}
-            require_number("LiveOptions.sticky_exclusion", self.sticky_exclusion, **longest)
+            name, seconds = "LiveOptions.sticky_exclusion", self.sticky_exclusion
+            require_number(name, seconds, at_least=0, at_most=MAX_SECONDS)
         require_number("LiveOptions.audit_share", self.audit_share, at_least=0, at_most=1)
         if not isinstance(self.aa, bool):
             raise Invalid(f"LiveOptions.aa must be true or false, got {shown(self.aa)}")
         if self.open_replications is not None:
-            open_at_once = require_whole(
-                "LiveOptions.open_replications", self.open_replications, 1, MAX_WHOLE
-            )
-            object.__setattr__(self, "open_replications", open_at_once)
+            name, number = "open_replications", self.open_replications
+            number = require_whole(f"LiveOptions.{name}", number, 1, MAX_WHOLE)
+            object.__setattr__(self, name, number)
         object.__setattr__(self, "batch", _checked_batch(self.batch))
         for name in ("arrivals_per_day", "days"):
             if getattr(self, name) is not None:
@@ -223,11 +221,6 @@ def check_flags(**flags: bool) -> None:
         require_flag(name, value)
 
 
-def check_name(name: str) -> None:
-    """Raise `Invalid` unless an experiment may have this name."""
-    require_name("an experiment's name", name)
-
-
 def fallback_arm(experiment: Experiment, options: LiveOptions, changed: int | None = None) -> int:
     """Return the index of the arm for units that are not enrolled: the declared arm, unless it was `changed`."""
     if changed is not None:
@@ -238,7 +231,6 @@ def fallback_arm(experiment: Experiment, options: LiveOptions, changed: int | No
 
 
 def arm_index(argument: str, arm: object, names: Sequence[str]) -> int:
-    """Return the index of an arm from its name or its index."""
     if isinstance(arm, str) and arm in names:
         return names.index(arm)
     if is_whole(arm) and 0 <= arm.__index__() < len(names):
@@ -247,16 +239,14 @@ def arm_index(argument: str, arm: object, names: Sequence[str]) -> int:
 
 
 def open_at_once(experiment: Experiment, options: LiveOptions) -> int:
-    """Return the number of replications that are open at once."""
     return options.open_replications or min(10, experiment.replications)
 
 
 def experiment_as_run(experiment: Experiment, options: LiveOptions) -> Experiment:
     """Return the experiment as it is run: with batched policies, all equal to the control in an A/A rehearsal."""
     names = tuple(experiment.policies)
-    sizes = (
-        options.batch if isinstance(options.batch, Mapping) else dict.fromkeys(names, options.batch)
-    )
+    batch = options.batch
+    sizes = batch if isinstance(batch, Mapping) else dict.fromkeys(names, batch)
     for name in sizes:
         if name not in names:
             raise Invalid(f"LiveOptions.batch names {name!r}; {did_you_mean(str(name), names)}")

@@ -152,11 +152,7 @@ class Status(NamedTuple):
         """Sentence on disabled arms and the results; empty if no arm is disabled."""
         if not self.disabled:
             return ""
-        arms = (
-            "arm " + self.disabled[0]
-            if len(self.disabled) == 1
-            else "arms " + ", ".join(self.disabled)
-        )
+        arms = ("arm " if len(self.disabled) == 1 else "arms ") + ", ".join(self.disabled)
         return (
             f"{arms}: {counted(self.held, 'entry waits', 'entries wait')}. Replications that need a disabled arm do "
             f"not end, and results use the first {self.prefix:,} until it is enabled. Leaving out the waiting "
@@ -215,7 +211,6 @@ class WindowExtension(NamedTuple):
 
 
 def moment(microseconds: int | None) -> str | None:
-    """Return a time as text, in UTC."""
     if microseconds is None:
         return None
     seconds, fraction = divmod(int(microseconds), 1_000_000)
@@ -250,7 +245,6 @@ def details_of(
 def status_of(
     name: str, row: ProgressRow, answers: dict[str, int], disabled: Sequence[int]
 ) -> Status:
-    """Return the status of an experiment."""
     definition = json.loads(row.definition)  # `Experiment` would check it again
     names = Experiment.from_dict(definition).arm_names if disabled else ()
     return Status(

@@ -16,7 +16,6 @@ from sameluck.live.experiment import LiveExperiment
 from sameluck.live.options import (
     LiveOptions,
     Makers,
-    check_name,
     checked_makers,
     experiment_as_run,
     options_text,
@@ -24,6 +23,7 @@ from sameluck.live.options import (
 from sameluck.live.state.definition import first_definition
 from sameluck.live.state.replications import OpenReplications
 from sameluck.randomness import streams
+from sameluck.validation import require_name
 
 NOT_STARTED = "it waits to be resumed for the first time"
 
@@ -47,7 +47,7 @@ def checked_request(
     name: str, experiment: Experiment, options: LiveOptions, makers: Makers | None
 ) -> StartRequest:
     """Return a request to start an experiment, or raise `Invalid` for an invalid name or experiment."""
-    check_name(name)
+    require_name("an experiment's name", name)
     if not isinstance(experiment, Experiment):
         raise Invalid(f"start needs an Experiment, got {shown(experiment)}")
     experiment.require_replications("start")

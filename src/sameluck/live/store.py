@@ -29,7 +29,6 @@ from sameluck.live.options import (
     as_options,
     check_fit,
     check_flags,
-    check_name,
     feasibility,
 )
 from sameluck.live.records import Status, read_experiments_of, read_statuses
@@ -44,11 +43,10 @@ from sameluck.live.start import (
 from sameluck.live.state.replications import OpenReplications
 from sameluck.live.state.verification import verify_or_fail
 from sameluck.live.users.units import Unit
-from sameluck.validation import require_list, require_number
+from sameluck.validation import require_list, require_name, require_number
 
-CLOSE_SECONDS = (
-    1.0  # to write the last counts: a process that ends does not wait for an unavailable database
-)
+# To write the last counts: a process that ends does not wait for an unavailable database.
+CLOSE_SECONDS = 1.0
 
 
 def open(
@@ -97,7 +95,7 @@ class Store:
                 f"Store needs a database, got {shown(database)}; sl.open(url) opens one by its address"
             )
         self._database = database
-        self._settings = store_settings(database, clock, actor, timeout)
+        self.settings = store_settings(database, clock, actor, timeout)
         self._loaded: weakref.WeakSet[LiveExperiment] = weakref.WeakSet()
 
     @property
@@ -116,13 +114,13 @@ class Store:
         with time_limit(CLOSE_SECONDS):
             for live in list(self._loaded):
                 with contextlib.suppress(SameluckError):
-                    live._enrolment.flush()
+                    live.enrolment.flush()
         self._database.close()
 
     @property
     def timeout(self) -> float | None:
         """Seconds that `assign` may take; None for no deadline."""
-        return self._settings.timeout
+        return self.settings.timeout
 
     def check_writable(self, seconds: float = 1.0) -> None:
         """Raise `Unavailable` unless the database accepts a write within some seconds."""
@@ -161,7 +159,7 @@ class Store:
         for caution in feasibility(request.experiment, options):
             warnings.warn(f"experiment {name!r}: {caution}", stacklevel=2)
         try:
-            live = start(self._database, self._settings, request)
+            live = start(self._database, self.settings, request)
         except Conflict:
             if not exist_ok:
                 raise
@@ -231,11 +229,11 @@ class Store:
             mismatch_ok: Import the log although `logged_by` would have written another log. This is expected of a
                 randomised policy, since the log has other random choices.
         """
-        check_name(name)
+        require_name("an experiment's name", name)
         columns = arm, reward, policies, replication, time, arms, logged_by
         more = skip_bad, seed, horizon, replications, makers, sorted_ok, mismatch_ok
         request = ImportRequest(name, source, *columns, as_options(options, order="phase"), *more)
-        return import_log(request, partial(start, self._database, self._settings))
+        return import_log(request, partial(start, self._database, self.settings))
 
     def load(self, name: str, *, makers: Makers | None = None) -> LiveExperiment:
         """Load an experiment: derive its state from the ledger and compare it with the outstanding entries."""
@@ -249,7 +247,7 @@ class Store:
 
     def _open(self, name: str, makers: Makers | None) -> tuple[OpenReplications, LiveExperiment]:
         row = find_row(self._database, name)
-        replications = OpenReplications(self._database, row, self._settings, makers)
+        replications = OpenReplications(self._database, row, self.settings, makers)
         live = LiveExperiment(replications, row)
         self._loaded.add(live)
         return replications, live
@@ -287,7 +285,7 @@ class Store:
         Its lines in the history stay, and a line records the deletion. Its name may be used again. A long ledger
         takes several transactions; if this is interrupted, call it again.
         """
-        delete_experiment(self._database, self._settings, find_row(self._database, name), reason)
+        delete_experiment(self._database, self.settings, find_row(self._database, name), reason)
 
     def erase(self, unit: Unit, *, reason: str = "") -> int:
         """Erase a unit from every experiment, as `LiveExperiment.erase` does; return its assignments' number."""
@@ -300,4 +298,4 @@ class Store:
         sums of the removed lines are kept, so that the ledger can still be compared with the audit log. Visits of
         units are removed too from experiments that ended before that time.
         """
-        return prune(self._database, self._settings, older_than, reason)
+        return prune(self._database, self.settings, older_than, reason)

@@ -134,7 +134,7 @@ class AssignmentRules:
         place = {"stack_owner": 0, "arm": assignment.arm_index, "position": assignment.position}
         other = place if same_entry else {**place, "position": 5}
         key = {"experiment": live.id, "replication": 0}
-        code = unit or hash_unit("unit 0", live._enrolment._salt)
+        code = unit or hash_unit("unit 0", live.enrolment._salt)
         database = scenario.store.database
 
         def insert(transaction: Transaction) -> None:

@@ -177,13 +177,13 @@ class IncidentRules:
     ) -> None:
         """The unit never saw its arm, so its assignment is voided if it was committed, and the unit may return."""
         live = scenario.start(options=options(fallback=2))
-        write = live._replications.write
+        write = live.open_replications.write
 
         def lost(work: Work[T]) -> T:
             write(work)
             raise Unavailable("the connection was lost after the commit")
 
-        monkeypatch.setattr(live._replications, "write", lost)
+        monkeypatch.setattr(live.open_replications, "write", lost)
         assert live.assign("ann") == (None, "2", False, records.UNAVAILABLE)
         with pytest.raises(Unavailable):
             live.assign("ann", strict=True)
@@ -193,9 +193,9 @@ class IncidentRules:
             "",
             "UNAVAILABLE",
         ]
-        assert [len(made) for made in live._enrolment._undelivered] == [2]  # of one call, once
+        assert [len(made) for made in live.enrolment._undelivered] == [2]  # of one call, once
         monkeypatch.undo()
-        live._settings.after_fork()  # the circuit breaker lets the next call pass
+        live.settings.after_fork()  # the circuit breaker lets the next call pass
         assert (live.status().waiting, live.status().voided) == (3, 1)
         again = live.assign("ann")  # enrolled by the strict call, which may be repeated
         assert again.reason == records.STICKY
@@ -212,12 +212,12 @@ class IncidentRules:
         for size in (1, 1, 2, 4, 1, 1):  # assignments of one call
             units = [scenario.unit() for _ in range(size)]
             made = [
-                NewAssignment(str(live.assign(unit).id), live._enrolment.unit_hash(unit))
+                NewAssignment(str(live.assign(unit).id), live.enrolment.unit_hash(unit))
                 for unit in units
             ]
             not_told.append(made)
         for made in not_told:
-            live._enrolment.mark_undelivered(made)
+            live.enrolment.mark_undelivered(made)
         waiting, voided = [], []
         for _ in range(2):
             waiting.append(scenario.enrol(live))
@@ -235,10 +235,10 @@ class IncidentRules:
         live = scenario.start()
         other = scenario.store.peek(live.name)
         made = [
-            NewAssignment(str(live.assign(unit).id), live._enrolment.unit_hash(unit))
+            NewAssignment(str(live.assign(unit).id), live.enrolment.unit_hash(unit))
             for unit in ("ann", "bob")
         ]
-        live._enrolment.mark_undelivered(made)
+        live.enrolment.mark_undelivered(made)
         answer = other.assign("ann")
         assert (answer.id, answer.reason) == (made[0].id, records.STICKY)
         waiting = [made[0].id, scenario.enrol(live)]

@@ -45,7 +45,7 @@ class Caller:
     def __init__(self, scenario: Scenario, name: str, **arguments: Any) -> None:
         self.scenario = scenario
         self.live = scenario.start(name=name, **arguments)
-        self.live._enrolment._salt = bytes(16)  # the same units are inside the traffic share
+        self.live.enrolment._salt = bytes(16)  # the same units are inside the traffic share
         self.numbers: dict[str, int] = {}  # of assignments, in the order of their first answers
         self.lists = name == "lists"
 

@@ -31,7 +31,7 @@ class ParticipationRules:
         return live, scenario.enrol(live)
 
     def _arrivals(self, scenario: Scenario, live: LiveExperiment) -> list[ArrivalRow]:
-        live._enrolment.flush()
+        live.enrolment.flush()
         return scenario.rows(live, ArrivalRow, "arrivals")
 
     def test_a_unit_that_was_turned_away_stays_so(self, scenario: Scenario) -> None:
@@ -116,7 +116,7 @@ class ParticipationRules:
             live.assign("ann")
         for _ in range(2):
             live.assign("unit 0")
-        live._enrolment.flush()
+        live.enrolment.flush()
         live.pause()
         live.assign("unit 0")
         live.assign("ann")

@@ -112,7 +112,7 @@ class RemovalRules:
         live.reward(ann.id, value)
         with pytest.raises(Conflict):
             live.reward(ann.id, value + 1)
-        code = live._enrolment.unit_hash("ann")
+        code = live.enrolment.unit_hash("ann")
         assert live.erase("ann", reason="her request") == 1
         for row in (HistoryRow, EventRow):
             statement = {HistoryRow: "history", EventRow: "events"}[row]
@@ -163,7 +163,7 @@ class RemovalRules:
         for _ in range(3):
             live.assign("ann")
         assert live.erase("ann") == 0
-        live._enrolment.flush()
+        live.enrolment.flush()
         assert live.history()[-1].what == "unit erased"
         assert live.erase("ann") == 0
         assert [change.what for change in live.history()].count("unit erased") == 1

@@ -204,7 +204,7 @@ class ResultRules:
         audited = [(row[0], Entry(*row[1:4])) for row in rows if row[1] == AUDITED]
         assert {row[4] for row in rows} == {"settled"}
         assert len(audited) == len(set(audited)) > 0
-        scheduler = live._replications.definition.engine
+        scheduler = live.open_replications.definition.engine
         counts = np.sort(simulated(live.experiment).pulls[:, :, -1], axis=1)[:, -2]
         drawn = {
             (replication, entry)

@@ -87,7 +87,7 @@ def test_a_copy_is_equal(url, other_url, tmp_path):
     for _ in range(10):
         scenario.serve(live)
     expected, status = rows(live, scenario), live.status()
-    live._enrolment.flush()
+    live.enrolment.flush()
     scenario.store.backup(str(tmp_path / "one.backup"))
     scenario.close()
     assert [file.name for file in tmp_path.glob("one.backup*")] == ["one.backup"]

@@ -83,7 +83,7 @@ def test_a_clock_that_is_off_is_named(url, jump):
         (check,) = [check for check in examine(store) if check.name == "clocks"]
         assert check.verdict == "fine"
         jump(2 * HOURS)
-        live._enrolment._next_count = live._enrolment._next_clock = 0  # a minute later
+        live.enrolment._next_count = live.enrolment._next_clock = 0  # a minute later
         live.assign("bob")
         (check,) = [check for check in examine(store) if check.name == "clocks"]
         assert check.verdict == "watch"

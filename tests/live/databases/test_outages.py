@@ -76,14 +76,14 @@ class TestPostgres:
             live.disable_arm("0", fallback="1", reason="broken")
 
             def fail(transaction):
-                other._enrolment._assign_each(transaction, ["0" * 32], [])
-                other._enrolment.use_fallback(0)  # as if it had failed before
+                other.enrolment._assign_each(transaction, ["0" * 32], [])
+                other.enrolment.use_fallback(0)  # as if it had failed before
                 raise sl.Unplayable("a policy")
 
             with pytest.raises(sl.Unplayable):
-                other._database.write(fail)
+                other.open_replications.database.write(fail)
             other.assign("eve")
-            assert other._enrolment.not_enrolled("").arm == "1"
+            assert other.enrolment.not_enrolled("").arm == "1"
 
     @pytest.mark.parametrize("prepared", [True, False])
     def test_a_lock_of_another_session_does_not_hold_up_users(
@@ -103,7 +103,7 @@ class TestPostgres:
             while other.execute(waiting).fetchone() != (0,):  # the server gives up by itself
                 assert time.monotonic() < until
                 time.sleep(0.05)
-        live._settings.after_fork()  # forget the failures
+        live.settings.after_fork()  # forget the failures
         until = time.monotonic() + 60
         while not live.assign("ann").enrolled:
             assert time.monotonic() < until

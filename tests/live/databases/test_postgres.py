@@ -222,7 +222,7 @@ class TestLostConnections:
 
 
 def made(live, unit):
-    return NewAssignment(live.assign(unit).id, live._enrolment.unit_hash(unit))
+    return NewAssignment(live.assign(unit).id, live.enrolment.unit_hash(unit))
 
 
 def test_an_assignment_is_voided_once_the_call_that_made_it_has_ended(postgres_url):
@@ -232,7 +232,7 @@ def test_an_assignment_is_voided_once_the_call_that_made_it_has_ended(postgres_u
         unanswered = made(live, "unit")
         with psycopg.connect(postgres_url) as busy:
             busy.execute("SELECT pg_advisory_xact_lock(%s)", [lock_number(unanswered.unit_hash)])
-            live._enrolment.mark_undelivered([unanswered])
+            live.enrolment.mark_undelivered([unanswered])
             assert live.assign("other").enrolled
             assert live.status().voided == 0
         assert live.assign("third").enrolled
@@ -253,7 +253,7 @@ def test_a_unit_that_returns_while_its_assignment_is_voided_gets_another(postgre
             policies={"a": "ucb1", "b": "uniform"}, arms=2, horizon=9, replications=9
         )
         live = store.start("trial", experiment)
-        live._enrolment.mark_undelivered([made(live, "unit")])
+        live.enrolment.mark_undelivered([made(live, "unit")])
         monkeypatch.setattr(OpenReplications, "void", slow)
         other = threading.Thread(target=live.assign, args=["other"])
         other.start()

@@ -72,7 +72,7 @@ def test_the_hash_of_an_erased_unit_is_not_in_the_file(sqlite_url, tmp_path):
     live = scenario.start(FIVE)
     given = live.assign("ann")
     scenario.pay(live, given.id)
-    gone = [live._enrolment.unit_hash("ann").encode(), given.id.encode()]
+    gone = [live.enrolment.unit_hash("ann").encode(), given.id.encode()]
     for _ in range(20):
         scenario.serve(live)
     live.erase("ann")
@@ -86,7 +86,7 @@ def test_a_salt_that_was_destroyed_is_not_in_the_file(sqlite_url, tmp_path):
     scenario = scenario_of(sqlite_url)
     live = scenario.start()
     scenario.finish(live)
-    salt = live._enrolment._salt.hex().encode()
+    salt = live.enrolment._salt.hex().encode()
     live.forget_units()
     scenario.close()
     (file,) = tmp_path.iterdir()
@@ -101,8 +101,8 @@ def test_another_process_that_flushes_visits_brings_no_unit_back(postgres_url):
     other.assign("ann")
     other.assign("ann")
     assert live.erase("ann") == 1
-    other._enrolment.flush()
-    code = live._enrolment.unit_hash("ann")
+    other.enrolment.flush()
+    code = live.enrolment.unit_hash("ann")
     scenario.close()
     assert [name for name, rows in tables(postgres_url).items() if code in str(rows)] == []
 

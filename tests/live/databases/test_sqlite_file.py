@@ -200,7 +200,7 @@ def test_nothing_is_acknowledged_once_the_file_is_gone(path, live, lose):
 
 
 def test_a_file_that_is_moved_while_a_reader_opens_it(path, live, monkeypatch):
-    database = live._database
+    database = live.open_replications.database
     database._idle.clear()
     check = database._file.check
 
@@ -257,7 +257,7 @@ def no_handles():
 
 def test_out_of_file_handles_is_not_the_callers_mistake(path, live, no_handles):
     assignment = live.assign("ann")
-    live._database._idle.clear()
+    live.open_replications.database._idle.clear()
     no_handles()
     calls = (
         lambda: sl.open(f"sqlite:///{path}"),

@@ -128,7 +128,7 @@ def test_a_sound_experiment_raises_no_alarm(any_store):
     )
     users = Users(live.experiment, BERNOULLI)
     for unit in range(10_000):
-        any_store._settings.clock.advance(1.0)
+        any_store.settings.clock.advance(1.0)
         if (assignment := live.assign(unit)).id:
             live.reward(assignment.id, users.reward(live, assignment.id))
         elif assignment.reason == "NOT_RUNNING":
@@ -157,7 +157,7 @@ def test_drift_is_seen_in_the_order_of_assignment(store):
         chance = 0.3 if live.status().complete < 10 else 0.8
         return int(uniform_at("drift", n) < chance)
 
-    serve(live, store._settings.clock, answer, units=1_300)
+    serve(live, store.settings.clock, answer, units=1_300)
 
     drift = by_name(live.diagnostics())["drift"]
     assert live.status().complete == 20
@@ -175,7 +175,7 @@ def test_of_the_latest_users_only_the_quick_have_ended_and_they_are_not_judged(s
         given.append(assignment.id)
         return 1 if uniform_at("buys", n) < 0.5 else None
 
-    serve(live, store._settings.clock, answer, units=600)
+    serve(live, store.settings.clock, answer, units=600)
     states = [live.describe(id).status for id in given]
     ended = states.index("assigned")
 
@@ -194,12 +194,12 @@ def test_a_long_ledger_is_read_in_part_and_in_parts(any_store, monkeypatch):
     live = any_store.start("shop", experiment(), options=sl.LiveOptions(open_replications=4))
     users = Users(live.experiment, BERNOULLI)
     for unit in range(100):
-        any_store._settings.clock.advance(1.0)
+        any_store.settings.clock.advance(1.0)
         if assignment := live.assign(unit).id:
             live.reward(assignment, users.reward(live, assignment))
 
     def ended():
-        return live._replications.read(lambda ledger: Snapshot(ledger, live.options, 0).ended)
+        return live.open_replications.read(lambda ledger: Snapshot(ledger, live.options, 0).ended)
 
     whole = ended()
     assert whole.step == 1
@@ -224,7 +224,7 @@ def test_time_is_up_whether_or_not_anybody_ticked(store):
         live.assign(unit)
     assert by_name(live.diagnostics())["loss"].verdict == "unknown"
 
-    store._settings.clock.advance(1_000)
+    store.settings.clock.advance(1_000)
 
     checks = by_name(live.diagnostics())["loss"]
     assert sum(row["defaulted"] for row in checks.details["arms"]) == 10
@@ -240,7 +240,7 @@ class TestLoss:
 
     def lossy(self, store, lost):
         live = store.start("shop", experiment(replications=60), options=self.options())
-        clock = store._settings.clock
+        clock = store.settings.clock
         for n in range(1_500):
             clock.advance(1.0)
             assignment = live.assign(n)
@@ -272,7 +272,7 @@ class TestLoss:
         live = store.start("shop", experiment(), options=self.options())
         id = live.assign("slow").id
         live.expose(id)
-        store._settings.clock.advance(5)
+        store.settings.clock.advance(5)
         for _ in range(3):
             with pytest.raises(sl.Conflict):
                 live.reward(id, 1)
@@ -305,9 +305,9 @@ def test_delays_count_from_exposure(store):
     live = store.start("shop", experiment(replications=20), options=options)
     for n in range(200):
         assignment = live.assign(n)
-        store._settings.clock.advance(50)
+        store.settings.clock.advance(50)
         live.expose(assignment.id)
-        store._settings.clock.advance(95)
+        store.settings.clock.advance(95)
         live.reward(assignment.id, n % 2)
 
     checks = by_name(live.diagnostics())["delay"]
@@ -319,7 +319,9 @@ def test_delays_count_from_exposure(store):
 class TestSampleRatio:
     def counted(self, live, **calls):
         rows = [{"experiment": live.id, "reason": r, "calls": n} for r, n in calls.items()]
-        live._database.write(lambda transaction: transaction.execute_many("count_answers", rows))
+        live.open_replications.database.write(
+            lambda transaction: transaction.execute_many("count_answers", rows)
+        )
         return by_name(live.diagnostics())["sample ratio"]
 
     @pytest.mark.slow
@@ -421,7 +423,7 @@ class TestSamePolicy:
             assert row.details["replications"] == 12
         live = store.peek("shop")
         names = ["c", "other"]
-        rewards = live._replications.read(lambda ledger: ledger.rewards(names))
+        rewards = live.open_replications.read(lambda ledger: ledger.rewards(names))
         assert rewards.tolist() == live.runs(policies=names).rewards[:, :, -1].tolist()
 
     @pytest.mark.slow
@@ -493,7 +495,7 @@ class TestOpenSlots:
     def test_the_head_of_the_line(self, store):
         live = store.start("shop", experiment(), options=sl.LiveOptions(open_replications=3))
         live.assign("somebody")
-        store._settings.clock.advance(7_200)
+        store.settings.clock.advance(7_200)
 
         checks = by_name(live.diagnostics())["open slots"]
 
@@ -517,13 +519,13 @@ class TestOpenSlots:
         assert live.describe(first.id).replication == 0
         serve(
             live,
-            store._settings.clock,
+            store.settings.clock,
             lambda assignment, _: users.reward(live, assignment.id),
             units=800,
         )
 
         early = by_name(live.diagnostics())["open slots"]
-        store._settings.clock.advance(10_000)
+        store.settings.clock.advance(10_000)
         late = by_name(live.diagnostics())["open slots"]
 
         assert early.details["slowest_complete_seconds"] > 0

@@ -58,7 +58,7 @@ def of_every_kind(store):
     live.reward(ids[1], -0.1)
     with pytest.raises(sl.Conflict):
         live.reward(ids[1], 7.0)
-    store._settings.clock.advance(86_400.0)
+    store.settings.clock.advance(86_400.0)
     live.tick()
     with pytest.raises(sl.Conflict):
         live.reward(ids[2], 1 / 3)

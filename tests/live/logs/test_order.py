@@ -5,7 +5,7 @@ import pytest
 
 import budget
 import sameluck as sl
-from sameluck.live.logs.order import sorted_by_arm, sorted_by_reward
+from sameluck.live.logs.importing import sorted_by_arm, sorted_by_reward
 from sameluck.logs.rows import Log
 
 POLICIES = {

@@ -124,9 +124,8 @@ class CallQueue:
             return await call.future
         except asyncio.CancelledError:
             if not call.future.cancelled() and call.future.exception() is None:
-                call.report_undelivered(
-                    call.future.result()
-                )  # it arrived just before the cancellation
+                # It arrived just before the cancellation.
+                call.report_undelivered(call.future.result())
             raise
         finally:
             if timer is not None:

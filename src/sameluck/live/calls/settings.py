@@ -82,7 +82,6 @@ class StoreSettings:
         object.__setattr__(self, "breaker", CircuitBreaker())
 
     def now(self) -> int:
-        """Return the microseconds since 1970."""
         seconds = self.clock()
         try:
             if abs(seconds) < MAX_TIME:
@@ -95,7 +94,6 @@ class StoreSettings:
 
 
 def check_settings(clock: Clock, actor: str | None, timeout: float | None) -> None:
-    """Raise `Invalid` for invalid settings."""
     if not callable(clock):
         raise Invalid(
             f"clock must be a function that returns seconds since 1970, got {shown(clock)}"

@@ -104,7 +104,10 @@ class Challenger(NamedTuple):
             self._check_rewards(after, settled.value)
             state = after.engine.rebuild(number, settled, outstanding)
             state.taken_back = taken_back[number]
-            states[number] = _derived(state)
+            finished, *_ = progress = _progress(state)
+            is_final = finished and state.complete and not state.outstanding
+            is_final = is_final and not state.all_audits()
+            states[number] = Derived(state.version, progress, None if is_final else state)
         return states
 
     def _settle_since(
@@ -178,12 +181,6 @@ class Challenger(NamedTuple):
     def _summary(self, progress: Sequence[ChallengerProgress], users: int) -> AddedPolicy:
         finished, replayed, wanted = map(sum, zip(*progress, strict=True))
         return AddedPolicy(self.name, len(progress), finished, replayed, wanted, users)
-
-
-def _derived(state: ReplicationState) -> Derived:
-    progress = _progress(state)
-    final = progress[0] and state.complete and not state.outstanding and not state.all_audits()
-    return Derived(state.version, progress, None if final else state)
 
 
 def _progress(state: ReplicationState) -> ChallengerProgress:

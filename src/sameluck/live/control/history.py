@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from sameluck.live.calls.settings import StoreSettings
-from sameluck.live.databases.base import Transaction
+from sameluck.live.databases.base import Transaction, Values
 from sameluck.live.databases.rows import ChangeRow
 from sameluck.live.records import moment
 from sameluck.validation import require_name
@@ -45,23 +45,14 @@ class History(NamedTuple):
         self, transaction: Transaction, what: str, *, subject: str = "", reason: str = ""
     ) -> None:
         """Add a change, in the transaction that makes it."""
-        transaction.execute(
-            "record_change",
-            experiment=self.id,
-            name=self.name,
-            now=self.settings.now(),
-            what=what,
-            subject=subject,
-            actor=self.settings.actor,
-            reason=reason,
-        )
+        key: Values = {"experiment": self.id, "name": self.name, "now": self.settings.now()}
+        change = {"what": what, "subject": subject, "actor": self.settings.actor, "reason": reason}
+        transaction.execute("record_change", **key, **change)
 
     def changes(self, transaction: Transaction) -> list[Change]:
         """Return every change of the experiment, the oldest first."""
-        return [
-            _change_of(row)
-            for row in transaction.fetch_all(ChangeRow, "changes", experiment=self.id)
-        ]
+        rows = transaction.fetch_all(ChangeRow, "changes", experiment=self.id)
+        return [_change_of(row) for row in rows]
 
 
 def all_changes(transaction: Transaction) -> list[Change]:

@@ -28,7 +28,6 @@ class PolicyChanges(NamedTuple):
     replications: OpenReplications
 
     def add(self, name: str, policy: Policy | str, make: Maker | None) -> AddedPolicy:
-        """Add a challenger; see `LiveExperiment.add_policy`."""
         self._add_maker(name, policy, make)
         challenger = partial(Challenger, replications=self.replications, name=name, policy=policy)
         # Read and not write: the long derivation locks nothing, and a challenger that fails is just not added.
@@ -57,7 +56,6 @@ class PolicyChanges(NamedTuple):
             self.replications.add_maker(getattr(policy, "name", name), make)
 
     def remove(self, name: str, reason: str) -> LedgerChanges:
-        """Remove a policy; see `LiveExperiment.remove_policy`."""
         check_reason(reason)
         change = PolicyMigration(self.replications, lambda before: self._without(before, name), ())
         return change.apply("policy removed", name, reason)
@@ -81,7 +79,6 @@ class PolicyChanges(NamedTuple):
     def replace_code(
         self, names: Sequence[str], makers: Makers | None, reason: str, *, confirm: bool
     ) -> LedgerChanges:
-        """Replace the code of policies by this process's; see `LiveExperiment.replace_policy_code`."""
         check_reason(reason)
         require_flag("confirm", confirm)
         all_makers = {**self.replications.makers, **checked_makers(makers)}
@@ -115,7 +112,6 @@ class PolicyChanges(NamedTuple):
         return after
 
     def repair(self, reason: str, *, confirm: bool) -> LedgerChanges:
-        """Bring the ledger in line with the policies; see `LiveExperiment.repair`."""
         check_reason(reason)
         require_flag("confirm", confirm)
 

@@ -116,10 +116,9 @@ class PolicyMigration(NamedTuple):
         for number, settled, outstanding in ledger.entries():
             check_digest(ledger, digests, number, settled)
             state = ledger.engine.rebuild(number, settled, outstanding)
-            period = self._first_period(state)
-            derived[number] = _Derived(
-                by_number[number], state.version, state.complete, state.differences(), period
-            )
+            row, period = by_number[number], self._first_period(state)
+            differences = state.differences()
+            derived[number] = _Derived(row, state.version, state.complete, differences, period)
         return derived
 
     def _first_period(self, state: ReplicationState) -> int | None:

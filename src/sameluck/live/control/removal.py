@@ -61,9 +61,10 @@ def delete_experiment(
 
     # The status is set first: from then on no unit is enrolled, and no process opens a replication.
     for first, _ in reversed(list(_spans(database.write(begin)))):
-        database.write(partial(_delete_replications, key=key, first=first))
+        tables = ("events", "assignments", "entries", "replications")
+        database.write(partial(_delete, tables, {**key, "first": first}))
     _delete_arrivals(database, row.id)
-    database.write(partial(_delete_experiment_rows, key=key))
+    database.write(partial(_delete, ("answers", "disabled_arms", "experiment"), key))
 
 
 def _spans(rows: Sequence[ReplicationRow]) -> Iterator[tuple[int, int]]:
@@ -78,9 +79,9 @@ def _spans(rows: Sequence[ReplicationRow]) -> Iterator[tuple[int, int]]:
         yield first, rows[-1].number
 
 
-def _delete_replications(transaction: Transaction, key: Values, first: int) -> None:
-    for table in ("events", "assignments", "entries", "replications"):
-        transaction.execute(f"delete_{table}", **key, first=first)
+def _delete(tables: Sequence[str], key: Values, transaction: Transaction) -> None:
+    for table in tables:
+        transaction.execute(f"delete_{table}", **key)
 
 
 def _delete_arrivals(database: Database, experiment: int) -> None:
@@ -92,15 +93,15 @@ def _delete_arrivals(database: Database, experiment: int) -> None:
         pass
 
 
-def _delete_experiment_rows(transaction: Transaction, key: Values) -> None:
-    for table in ("answers", "disabled_arms", "experiment"):
-        transaction.execute(f"delete_{table}", **key)
+def erase_unit(replications: OpenReplications, unit_hash: str, reason: str) -> int:
+    """Erase a unit and return the number of its assignments."""
+    check_reason(reason)
+    return replications.write(partial(_erase, replications, unit_hash, reason))
 
 
-def erase_unit(
-    transaction: Transaction, replications: OpenReplications, unit_hash: str, reason: str
+def _erase(
+    replications: OpenReplications, unit_hash: str, reason: str, transaction: Transaction
 ) -> int:
-    """Erase a unit and return the number of its assignments; see `LiveExperiment.erase`."""
     now = replications.settings.now()
     key: Values = {"experiment": replications.id, "unit": unit_hash}
     transaction.lock([unit_hash])  # as `assign` does
@@ -109,13 +110,14 @@ def erase_unit(
         locked = transaction.fetch_one(LockedAssignment, "lock_assignment", assignment=id)
         if locked.state == "assigned" and not locked.voided:
             _end(transaction, replications, locked, now)
-        _erase_rewards(transaction, replications.id, id)
+        rows = transaction.fetch_all(RewardRow, "applied_reward", assignment=id)
+        _note_pruned(transaction, replications.id, rows)
+        transaction.execute("erase_events", assignment=id)
         # Random, and not derived from the old id: nobody who knows the old id finds the new one.
         new, unit = f"asg_{secrets.token_hex(16)}", f"{ERASED}{secrets.token_hex(16)}"
         transaction.execute("erase_entry", **locked.key(), assignment=id, new=new, hour=HOUR)
         transaction.execute("erase_assignment", assignment=id, new=new, unit=unit, hour=HOUR)
-    arrived = transaction.find(NumberRow, "arrived", **key) is not None
-    if ids or arrived:
+    if ids or transaction.find(NumberRow, "arrived", **key) is not None:
         transaction.execute("erase_arrival", **key)
         replications.history.record(transaction, "unit erased", reason=reason)
     return len(ids)
@@ -132,12 +134,6 @@ def _end(
         replications.settle(PendingWrites(transaction), locked, default, "default", now)
 
 
-def _erase_rewards(transaction: Transaction, experiment: int, id: str) -> None:
-    rows = transaction.fetch_all(RewardRow, "applied_reward", assignment=id)
-    _note_pruned(transaction, experiment, rows)
-    transaction.execute("erase_events", assignment=id)
-
-
 def _note_pruned(transaction: Transaction, experiment: int, rows: Iterable[RewardRow]) -> None:
     """Keep the digests of applied rewards that leave the audit log."""
     for number, group in groupby(rows, attrgetter("replication")):
@@ -146,19 +142,22 @@ def _note_pruned(transaction: Transaction, experiment: int, rows: Iterable[Rewar
         transaction.execute("note_pruned", experiment=experiment, replication=number, **values)
 
 
-def forget_units(transaction: Transaction, replications: OpenReplications, reason: str) -> None:
-    """Destroy the key of the unit hashes; see `LiveExperiment.forget_units`."""
-    key = {"experiment": replications.id}
-    status = transaction.fetch_one(CurrentRow, "lock_experiment", **key).status
-    if status not in ENDED:
-        message = (
-            f"experiment {replications.name!r} is {status}, and its units may return; stop it first"
-        )
-        raise Conflict(message, "invalid_transition")
-    if transaction.fetch_one(TextRow, "salt", **key).text:
-        transaction.execute("set_salt", **key, salt="")
-        transaction.execute("set_sticky", **key, sticky=0)
-        replications.history.record(transaction, "units forgotten", reason=reason)
+def forget_units(replications: OpenReplications, reason: str) -> None:
+    """Destroy the key of the unit hashes."""
+    check_reason(reason)
+    key, name = {"experiment": replications.id}, replications.name
+
+    def work(transaction: Transaction) -> None:
+        status = transaction.fetch_one(CurrentRow, "lock_experiment", **key).status
+        if status not in ENDED:
+            message = f"experiment {name!r} is {status}, and its units may return; stop it first"
+            raise Conflict(message, "invalid_transition")
+        if transaction.fetch_one(TextRow, "salt", **key).text:
+            transaction.execute("set_salt", **key, salt="")
+            transaction.execute("set_sticky", **key, sticky=0)
+            replications.history.record(transaction, "units forgotten", reason=reason)
+
+    replications.write(work)
 
 
 def prune(

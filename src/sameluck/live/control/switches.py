@@ -7,14 +7,11 @@ from typing import NamedTuple, TypeVar
 
 from sameluck.errors import Conflict, Invalid
 from sameluck.live.control.history import check_reason
-from sameluck.live.control.removal import erase_unit, forget_units
-from sameluck.live.control.windows import extend
 from sameluck.live.databases.base import Transaction, Work
 from sameluck.live.databases.rows import ACTIVE, ENDED, CurrentRow, NumberRow, TextRow
-from sameluck.live.options import MAX_SECONDS, arm_index, fallback_arm, options_text, stop_after_of
-from sameluck.live.records import WindowExtension
+from sameluck.live.options import arm_index, fallback_arm, options_text, stop_after_of
 from sameluck.live.state.replications import OpenReplications
-from sameluck.validation import require_flag, require_number, require_whole
+from sameluck.validation import require_flag, require_whole
 
 T = TypeVar("T")
 
@@ -96,7 +93,6 @@ class Control(NamedTuple):
         transaction.execute("set_options", **key, options=text)
 
     def disable_arm(self, arm: str | int, fallback: str | int | None, reason: str) -> int:
-        """Disable an arm and return the fallback arm; see `LiveExperiment.disable_arm`."""
         check_reason(reason)
         experiment = self.replications.experiment
         index = arm_index("disable_arm", arm, experiment.arm_names)
@@ -150,28 +146,6 @@ class Control(NamedTuple):
                 )
 
         self._write(work)
-
-    def extend_windows(self, seconds: float, reason: str) -> WindowExtension:
-        """Extend the reward windows; see `LiveExperiment.extend_windows`."""
-        check_reason(reason)
-        require_number("seconds", seconds, above=0, at_most=MAX_SECONDS)
-        return self.replications.write(
-            lambda transaction: extend(transaction, self.replications, float(seconds), reason)
-        )
-
-    def erase(self, unit_hash: str, reason: str) -> int:
-        """Erase a unit; see `LiveExperiment.erase`."""
-        check_reason(reason)
-        return self.replications.write(
-            lambda transaction: erase_unit(transaction, self.replications, unit_hash, reason)
-        )
-
-    def forget_units(self, reason: str) -> None:
-        """Destroy the key of the units' hashes; see `LiveExperiment.forget_units`."""
-        check_reason(reason)
-        self.replications.write(
-            lambda transaction: forget_units(transaction, self.replications, reason)
-        )
 
     def _disabled(self, transaction: Transaction) -> list[int]:
         rows = transaction.fetch_all(NumberRow, "disabled_arms", experiment=self.replications.id)

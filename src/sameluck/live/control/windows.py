@@ -11,6 +11,7 @@ import numpy as np
 
 from sameluck.errors import Diverged
 from sameluck.live.calls.settings import SECOND
+from sameluck.live.control.history import check_reason
 from sameluck.live.databases.base import Transaction
 from sameluck.live.databases.rows import (
     CurrentRow,
@@ -22,16 +23,23 @@ from sameluck.live.databases.rows import (
 )
 from sameluck.live.engine.digest import MODULUS, entry_digest
 from sameluck.live.engine.protocol import Entry, ReplicationState, SettledEntries
+from sameluck.live.options import MAX_SECONDS
 from sameluck.live.records import WindowExtension
 from sameluck.live.state.ledger import Ledger
 from sameluck.live.state.replications import OpenReplications, PendingWrites
+from sameluck.validation import require_number
 
 
-def extend(
-    transaction: Transaction, replications: OpenReplications, seconds: float, reason: str
-) -> WindowExtension:
-    """Extend every window by some seconds; see `LiveExperiment.extend_windows`."""
+def extend_windows(replications: OpenReplications, seconds: float, reason: str) -> WindowExtension:
+    check_reason(reason)
+    require_number("seconds", seconds, above=0, at_most=MAX_SECONDS)
     more = round(seconds * SECOND)
+    return replications.write(lambda transaction: _extend(transaction, replications, more, reason))
+
+
+def _extend(
+    transaction: Transaction, replications: OpenReplications, more: int, reason: str
+) -> WindowExtension:
     key = {"experiment": replications.id}
     # The lock order of a reward: its replication, then the experiment.
     rows = transaction.fetch_all(ReplicationRow, "lock_all_replications", **key)

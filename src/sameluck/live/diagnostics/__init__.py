@@ -7,10 +7,3 @@ position in the output is the position of its name in `check.ORDER`.
 A p-value below 0.01 gives the verdict "watch", a p-value below 0.001 "alarm": there are several checks, and people
 look at them often.
 """
-
-from __future__ import annotations
-
-from sameluck.live.diagnostics.check import Check, diagnostics
-from sameluck.live.diagnostics.snapshot import Snapshot
-
-__all__ = ["Check", "Snapshot", "diagnostics"]

@@ -49,14 +49,12 @@ class Check(NamedTuple):
 
 
 def verdict_of(p_value: float) -> str:
-    """Return the verdict of a p-value."""
     if p_value < ALARM:
         return "alarm"
     return "watch" if p_value < WATCH else "fine"
 
 
 def p_text(p_value: float) -> str:
-    """Return a p-value as text."""
     return "p < 1e-9" if p_value < 1e-9 else f"p = {p_value:.2g}"
 
 

@@ -1,4 +1,4 @@
-"""`drift`: the mean reward of an arm did not change over the experiment."""
+"""`drift`: the mean reward of an arm did not change. `moving arms`: a rehearsal on arms that drift or switch."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ import scipy
 from sameluck.arrays import Floats
 from sameluck.errors import Invalid
 from sameluck.intervals import holm
+from sameluck.live.databases.rows import TextRow
 from sameluck.live.diagnostics.check import WATCH, Check, diagnostic, p_text, verdict_of
 from sameluck.live.diagnostics.snapshot import End, Snapshot
+from sameluck.live.state.results import moving_caution
 from sameluck.wording import arm_in, listed
 
 MIN_REWARDS = 50  # of an arm
@@ -166,3 +168,14 @@ def _drift(snapshot: Snapshot) -> Iterator[Check]:
     counts = ended.end != End.VOIDED
     arm, value = ended.arm[counts], ended.value[counts]
     yield ended.describe(drift([value[arm == index] for index in range(len(names))], names))
+
+
+@diagnostic("moving arms")
+def _moving_arms(snapshot: Snapshot) -> Iterator[Check]:
+    """Read the history of rehearsals. There is no p-value; `drift` tests the arms of real users."""
+    rehearsed = [*dict.fromkeys(row.text for row in snapshot.rows(TextRow, "rehearsed_on"))]
+    if rehearsed:
+        sentence = " ".join(
+            moving_caution(snapshot.experiment, environment) for environment in rehearsed
+        )
+        yield Check("moving arms", "alarm", sentence, None, {"environments": rehearsed})

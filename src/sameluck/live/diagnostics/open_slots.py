@@ -23,10 +23,8 @@ MIN_COMPLETE = 10  # replications, to know the slowest
 def _rebuild(snapshot: Snapshot) -> Iterator[Check]:
     begun = len(snapshot.ledger.numbers)
     verdict = "fine" if snapshot.divergence is None else "alarm"
-    text = (
-        f"{counted(begun, 'replication')} begun and derived from the ledger again: nothing differs"
-    )
-    text = sentence(snapshot.divergence or text)
+    derived = f"{counted(begun, 'replication')} begun and derived from the ledger again"
+    text = sentence(snapshot.divergence or f"{derived}: nothing differs")
     yield Check("rebuild", verdict, text, None, {"replications": begun})
 
 
@@ -42,7 +40,8 @@ def _open_slots(snapshot: Snapshot) -> Iterator[Check]:
         for row in snapshot.rows(VoidCount, "often_voided", often=MAX_VOIDS)
     ]
     times = snapshot.rows(ReplicationTimes, "replication_times")
-    slowest = _slowest(times)
+    took = [row.completed_us - row.opened_us for row in times if row.completed_us is not None]
+    slowest = max(took) / SECOND if len(took) >= MIN_COMPLETE else None
     head = min((row for row in times if row.completed_us is None), default=None)
     age = (snapshot.now - head.opened_us) / SECOND if head else None
     details = {
@@ -64,9 +63,8 @@ def _open_slots(snapshot: Snapshot) -> Iterator[Check]:
         ]
     elif head:
         until = "" if status == "stopped" else " until it is resumed"
-        sentences = [
-            f"The experiment is {status}: no unit is enrolled, and replication {head.number} stays unfinished{until}."
-        ]
+        text = f"no unit is enrolled, and replication {head.number} stays unfinished{until}."
+        sentences = [f"The experiment is {status}: {text}"]
     if status in ACTIVE:
         sentences += _voided_often(voided)
     verdict = "watch" if len(sentences) > 1 else "fine"
@@ -77,12 +75,6 @@ def _opened(head: ReplicationTimes, age: float) -> str:
     if 0 <= age <= LONG_DAYS * DAY:
         return f"open for {duration(age)}."
     return f"opened at {moment(head.opened_us)}, far from the time of this clock: is it right?"
-
-
-def _slowest(times: Sequence[ReplicationTimes]) -> float | None:
-    """Return the seconds that the slowest complete replication took; None if few are complete."""
-    took = [row.completed_us - row.opened_us for row in times if row.completed_us is not None]
-    return max(took) / SECOND if len(took) >= MIN_COMPLETE else None
 
 
 def _slow(age: float, slowest: float | None) -> list[str]:

@@ -74,11 +74,9 @@ class Snapshot:
 
     @property
     def experiment(self) -> Experiment:
-        """Definition of the experiment."""
         return self.ledger.engine.experiment
 
     def rows(self, row: type[Row], statement: str, **values: SqlValue) -> list[Row]:
-        """Return the rows of a statement for this experiment."""
         return self.ledger.transaction.fetch_all(
             row, statement, experiment=self.ledger.id, **values
         )

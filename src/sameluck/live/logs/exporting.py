@@ -97,12 +97,8 @@ def export(
             }
             read, row_kind, columns = TABLES[what]
             counter = count()  # takes a number per row
-            rows = (
-                row
-                for row, _ in zip(
-                    read(transaction, replications.id, definition), counter, strict=False
-                )
-            )
+            source = read(transaction, replications.id, definition)
+            rows = (row for row, _ in zip(source, counter, strict=False))
             writer(draft, ExportTable(row_kind, columns, rows, about))
             return next(counter)
 
@@ -196,10 +192,8 @@ def _write_parquet(path: Path, table: ExportTable) -> None:
     with parquet.ParquetWriter(path, schema) as writer:
         while rows := list(islice(table.rows, CHUNK)):
             columns = zip(*rows, strict=True)
-            arrays = [
-                arrow.array(column, field.type)
-                for column, field in zip(columns, schema, strict=True)
-            ]
+            pairs = zip(columns, schema, strict=True)
+            arrays = [arrow.array(column, field.type) for column, field in pairs]
             writer.write_table(arrow.Table.from_arrays(arrays, schema=schema))
 
 

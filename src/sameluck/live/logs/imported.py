@@ -89,7 +89,6 @@ def imported(
     replications: Sequence[LoggedReplication],
     agreed: Agreement | None,
 ) -> Imported:
-    """Return the result of an imported log."""
     experiment, lengths = live.experiment, np.bincount(log.replication)
     return Imported(
         live=live,

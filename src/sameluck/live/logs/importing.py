@@ -7,15 +7,16 @@ and users have not changed since. Everything is computed before the transaction 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
+from sameluck.arrays import Floats
 from sameluck.errors import Invalid, did_you_mean, shown
 from sameluck.experiment import Experiment
 from sameluck.live.logs.imported import Agreement, Imported, agreement, imported
-from sameluck.live.logs.order import sorted_by_arm, sorted_by_reward
 from sameluck.live.logs.stacks import LogStacks, write_ledger
 from sameluck.live.options import (
     LiveOptions,
@@ -31,6 +32,10 @@ from sameluck.policies.base import Policy, needs_binary
 from sameluck.policies.registry import as_policy
 
 __all__ = ["ImportRequest", "Imported", "import_log"]
+
+MIN_CORRELATION = 0.9  # of the largest possible correlation of reward and row
+MIN_ERRORS = 5.0  # standard errors: by chance with probability 6e-7
+MIN_BLOCK = 5  # rows of an arm that make a block
 
 
 class ImportRequest(NamedTuple):
@@ -55,7 +60,6 @@ class ImportRequest(NamedTuple):
     mismatch_ok: bool
 
     def check(self) -> None:
-        """Raise `Invalid` if an argument is not valid."""
         if not isinstance(self.policies, Mapping) or not self.policies:
             raise Invalid(
                 f"import_log: policies must map names to policies, got {shown(self.policies)}"
@@ -86,7 +90,6 @@ class ImportRequest(NamedTuple):
         return log
 
     def experiment(self, log: Log) -> Experiment:
-        """Return the experiment that begins with a log."""
         lengths = np.bincount(log.replication)
         experiment = Experiment(
             policies=self.policies,
@@ -156,3 +159,45 @@ def refuse_order(request: ImportRequest, log: Log, agreed: Agreement | None) -> 
             "export the log in its order. If each arm's rows are in the order of users, as in an exported ledger, "
             "pass sorted_ok=True (--sorted-ok)"
         )
+
+
+def sorted_by_reward(log: Log) -> bool:
+    """Return True if the rewards of arms rise, or fall, in the order of the log.
+
+    For each arm of a replication let T be the sum of (2 i - n - 1) r_i over its n rows, with r_i the rank of the i-th
+    reward (ties share the mean rank), and T_max its value if they were sorted. Under any exchangeable order T has
+    mean 0 and variance sum (2 i - n - 1)^2 sum (r_i - mean)^2 / (n - 1). The log looks sorted if, summed over the
+    arms, |T| is at least 0.9 T_max and at least 5 standard errors.
+    """
+    total = largest = variance = 0.0
+    for rewards in _stacks(log):
+        _, index, counts = np.unique(rewards, return_inverse=True, return_counts=True)
+        ranks = (np.cumsum(counts) - (counts - 1) / 2)[index]
+        weights = 2.0 * np.arange(1, ranks.size + 1) - ranks.size - 1
+        total += float(weights @ ranks)
+        largest += float(weights @ np.sort(ranks))
+        spread = float(np.sum((ranks - ranks.mean()) ** 2))
+        variance += float(weights @ weights) * spread / (ranks.size - 1)
+    is_sure = abs(total) >= MIN_ERRORS * math.sqrt(variance) > 0
+    return is_sure and abs(total) >= MIN_CORRELATION * largest
+
+
+def _stacks(log: Log) -> Iterator[Floats]:
+    """Yield the rewards of each arm of each replication, if there are two or more."""
+    stack = log.replication * len(log.arms) + log.arm
+    order = np.argsort(stack, kind="stable")
+    for rewards in np.split(log.reward[order], np.flatnonzero(np.diff(stack[order])) + 1):
+        if rewards.size > 1:
+            yield rewards
+
+
+def sorted_by_arm(log: Log) -> bool:
+    """Return True if the rows of each arm are adjacent in every replication that can be judged.
+
+    A replication can be judged if at least two of its arms have 5 rows or more.
+    """
+    starts = np.flatnonzero(np.diff(log.replication, prepend=-1))
+    replications = np.split(log.arm, starts[1:])
+    judged = [arms for arms in replications if np.sum(np.bincount(arms) >= MIN_BLOCK) > 1]
+    blocks = [np.count_nonzero(np.diff(arms)) + 1 for arms in judged]
+    return bool(judged) and blocks == [np.unique(arms).size for arms in judged]

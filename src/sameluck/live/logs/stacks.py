@@ -54,11 +54,9 @@ class LogStacks:
         self.settled: Ints = order - self.starts[self.replication] + 1  # the order of the log
 
     def span(self, number: int) -> slice:
-        """Return the rows of one replication."""
         return slice(self.starts[number], self.starts[number + 1])
 
     def entries(self, number: int) -> SettledEntries:
-        """Return the settled entries of one replication."""
         span = self.span(number)
         value = self.value[span]
         stack_owner, imported = np.full(value.size, SHARED), np.ones(value.size, bool)
@@ -106,12 +104,8 @@ class LogStacks:
 
     def rows(self, experiment: int, now: int) -> Iterator[dict[str, str | float]]:
         """Yield the parameters of `import_entry` for every entry."""
-        common: dict[str, str | float] = {
-            "experiment": experiment,
-            "stack_owner": SHARED,
-            "now": now,
-        }
-        common |= {"state": "settled", "source": "imported"}
+        common: dict[str, str | float] = {"experiment": experiment, "now": now}
+        common |= {"stack_owner": SHARED, "state": "settled", "source": "imported"}
         names = ("replication", "arm", "position", "value", "settled")
         columns = (getattr(self, name).tolist() for name in names)
         for values in zip(*columns, strict=True):

@@ -126,7 +126,7 @@ def rehearse(
     """
     if not isinstance(live, LiveExperiment):
         raise Invalid(f"rehearse needs a live experiment first, got {shown(live)}")
-    clock = live._replications.settings.clock
+    clock = live.open_replications.settings.clock
     if not isinstance(clock, VirtualClock):
         raise Invalid("a rehearsal needs a virtual clock: sl.open(url, clock=sl.VirtualClock())")
     if days is not None:
@@ -146,8 +146,10 @@ def rehearse(
         )
     rewards = UserRewards(live, environment)
     if rewards.caution is not None:
-        history = live._replications.history
-        live._database.write(lambda t: history.record(t, "rehearsed on", subject=rewards.shown))
+        history = live.open_replications.history
+        live.open_replications.database.write(
+            lambda t: history.record(t, "rehearsed on", subject=rewards.shown)
+        )
     loop = _EventLoop(live, clock, rewards, traffic, generator)
     loop.run(math.inf if days is None else days, progress)
     return loop.summary(_effects(live))

@@ -27,13 +27,13 @@ from sameluck.environments.registry import as_environment
 from sameluck.errors import Invalid, shown
 from sameluck.experiment import capabilities_of
 from sameluck.live.experiment import LiveExperiment
+from sameluck.live.options import MAX_SECONDS
 from sameluck.live.records import AssignmentDetails
-from sameluck.live.state.result_notes import moving_caution
+from sameluck.live.state.results import moving_caution
 from sameluck.policies.base import needs_binary
 from sameluck.simulation.rewards import bits_at
 from sameluck.validation import is_whole, require_fields, require_number
 
-MAX_SECONDS = 10 * 365 * 86_400.0  # of a delay
 MAX_CACHED = 10_000  # instances of a prior
 
 
@@ -73,10 +73,7 @@ BOUNDS: dict[str, dict[str, float]] = {  # of the parameters of delays
 }
 
 Delay: TypeAlias = Constant | Exponential | Lognormal
-DELAYS = {
-    text_forms.name_of(delay_class): delay_class
-    for delay_class in (Constant, Exponential, Lognormal)
-}
+DELAYS = {text_forms.name_of(delay): delay for delay in (Constant, Exponential, Lognormal)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,10 +153,9 @@ class UserRewards:
         self._parameters = lru_cache(MAX_CACHED)(self._parameters_of)
 
     def _parameters_of(self, replication: int) -> text_forms.Parameters:
-        replications = range(replication, replication + 1)
-        experiment = self.experiment
+        seed, n_arms = self.experiment.seed, self.experiment.n_arms
         return prepared_parameters(
-            self.environment, experiment.seed, replications, experiment.n_arms
+            self.environment, seed, range(replication, replication + 1), n_arms
         )
 
     def reward(self, assignment: AssignmentDetails, user: int, generator: Random) -> float:
@@ -170,7 +166,6 @@ class UserRewards:
         else:
             address = replication, assignment.policy, arm, assignment.position
             bits = bits_at(self.experiment, *address)
-        parameters = self._parameters(
-            replication if capabilities_of(self.environment).has_instances else 0
-        )
+        has_instances = capabilities_of(self.environment).has_instances
+        parameters = self._parameters(replication if has_instances else 0)
         return float(draw(law_at(parameters, user, NO_CONTEXT), 0, arm, bits))

@@ -47,7 +47,6 @@ def read_records(row: DefinitionRow) -> Records:
 
 
 def records_text(records: Mapping[str, PolicyRecord]) -> str:
-    """Return records as stored."""
     return json.dumps({name: record._asdict() for name, record in records.items()})
 
 
@@ -57,13 +56,9 @@ class Definition:
     def __init__(self, row: DefinitionRow, options: LiveOptions, makers: Makers) -> None:
         self.row = row
         self.records = read_records(row)
-        self.experiment, self._missing = _read(row.definition, makers)
+        # `missing`: policies without code in this process, with the reason
+        self.experiment, self.missing = _read(row.definition, makers)
         self._options, self._makers = options, makers
-
-    @property
-    def missing(self) -> dict[str, Invalid]:
-        """Policies without code in this process, with the reason."""
-        return self._missing
 
     @property
     def owner_names(self) -> dict[int, str]:
@@ -73,16 +68,16 @@ class Definition:
     @cached_property
     def binary_rewards(self) -> bool:
         """True if a policy takes only rewards 0 and 1."""
-        missing = any(self.records[name].binary for name in self._missing)
+        missing = any(self.records[name].binary for name in self.missing)
         return missing or needs_binary_rewards(self.experiment)
 
     @cached_property
     def playable(self) -> Engine:
         """Engine with the policies that this process has the code for."""
         policies = self.experiment.policies
-        playable = {name: policy for name, policy in policies.items() if name not in self._missing}
+        playable = {name: policy for name, policy in policies.items() if name not in self.missing}
         if not playable:
-            raise next(iter(self._missing.values()))
+            raise next(iter(self.missing.values()))
         experiment = self.experiment
         if len(playable) < len(policies):
             experiment = experiment.replace(policies=playable)
@@ -100,7 +95,7 @@ class Definition:
     @cached_property
     def fingerprints(self) -> dict[str, str]:
         """Fingerprints of the policies that this process has the code for."""
-        if len(self._missing) >= len(self.experiment.policies):
+        if len(self.missing) >= len(self.experiment.policies):
             return {}
         reward = self._options.reward
         return {policy.name: fingerprint(policy, reward) for policy in self.playable.prepared}
@@ -109,7 +104,7 @@ class Definition:
     def refusal(self) -> SameluckError | None:
         """Reason why this process does not run the policies; None if it does."""
         try:
-            reason = next(iter([*self._other_versions(), *self._missing.values()]), None)
+            reason = next(iter([*self._other_versions(), *self.missing.values()]), None)
         except Exception as error:  # raised by a user's code
             reason = OtherVersion(f"process {this_process()} cannot prepare the policies: {error}")
         if reason is not None:
@@ -127,8 +122,8 @@ class Definition:
 
     def lacks_only_others(self, names: Collection[str]) -> bool:
         """Return True if this process lacks the code of policies, but not of these."""
-        lacks = bool(self._missing) and self.other_version is None
-        return lacks and not any(name in self._missing for name in names)
+        lacks = bool(self.missing) and self.other_version is None
+        return lacks and not any(name in self.missing for name in names)
 
     def _other_versions(self) -> list[OtherVersion]:
         return [

@@ -32,9 +32,8 @@ class Ledger(NamedTuple):
     id: int  # of the experiment
     engine: Engine
     numbers: Sequence[int]  # of the replications
-    behind: Collection[
-        int
-    ] = ()  # replications in which the policies were not run after the last rewards
+    # Replications in which the policies were not run after the last rewards
+    behind: Collection[int] = ()
     partial: bool = False  # the engine lacks policies, whose requests cannot be checked
 
     def replications(self, *, checked: bool = True) -> Iterator[ReplicationState]:
@@ -163,10 +162,8 @@ class Ledger(NamedTuple):
 def _read(settled: SettledEntries, owners: Sequence[int], depths: Ints) -> Floats:
     """Return the settled rewards that policies have read, ordered by stack owner and arm."""
     arms = depths.shape[1]
-    codes, first = (
-        settled.stack_owner * arms + settled.arm,
-        [stack_owner * arms for stack_owner in owners],
-    )
+    codes = settled.stack_owner * arms + settled.arm
+    first = [stack_owner * arms for stack_owner in owners]
     starts = np.searchsorted(codes, np.add.outer(first, np.arange(arms)).ravel())
     spans = zip(starts.tolist(), depths.ravel().tolist(), strict=True)
     return np.concatenate([settled.value[start : start + depth] for start, depth in spans])

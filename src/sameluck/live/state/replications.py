@@ -84,7 +84,6 @@ class PendingWrites:
         self._is_deferred = False
 
     def add(self, statement: str, **values: SqlValue) -> None:
-        """Add a row for one of the statements want, settle and note_reward."""
         self._defer()
         self._rows[statement].append(values)
 
@@ -114,15 +113,7 @@ class PendingWrites:
 
 
 class OpenReplications:
-    """Definition and open replications of one experiment.
-
-    Args:
-        database: The database that holds the experiment.
-        row: The experiment's row.
-        settings: The clock, the actor and the time limits of the store.
-        makers: For `External` policies: name -> function of a seed that returns the policy.
-        definition: The definition in the row, if it has been prepared before.
-    """
+    """Definition and open replications of one experiment; `definition` is its row's, if it is prepared already."""
 
     def __init__(
         self,
@@ -167,10 +158,7 @@ class OpenReplications:
         """Return the definition in the database, which another process may have changed.
 
         This process uses it from then on, unless it has a later definition already: a reader may see an older state.
-
-        Args:
-            transaction: The transaction.
-            row: The experiment's row, if the transaction has read it.
+        `row` is the experiment's row, if the transaction has read it.
         """
         if row is None:
             row = transaction.fetch_one(CurrentRow, "experiment_now", experiment=self.id)
@@ -196,9 +184,7 @@ class OpenReplications:
     def read(self, work: Callable[[Ledger], T], *, needs: Collection[str] | None = None) -> T:
         """Run work on one consistent state of the ledger.
 
-        Args:
-            work: A function of the ledger.
-            needs: The policies that the work needs. The process may then lack the code of other policies.
+        `needs` are the policies that the work needs. The process may then lack the code of other policies.
         """
 
         def read_ledger(transaction: Transaction) -> T:
@@ -224,7 +210,6 @@ class OpenReplications:
             raise
 
     def fail(self, reason: str) -> None:
-        """Set the status to failed."""
 
         def work(transaction: Transaction) -> None:
             row = transaction.fetch_one(CurrentRow, "lock_experiment", experiment=self.id)
@@ -321,14 +306,8 @@ class OpenReplications:
     ) -> bool:
         """Write the state of a replication and want entries; return True if the replication is complete.
 
-        Args:
-            writes: The pending writes of the transaction.
-            state: The state of the replication.
-            wanted: The entries to want.
-            now: The time in microseconds.
-            settled: How many entries this change has settled.
-            defaulted: How many of them have the default reward.
-            digest: The difference that they make to the replication's digest.
+        The change has settled `settled` entries, `defaulted` of them with the default reward; `digest` is the
+        difference that they make to the replication's digest.
         """
         complete, number = state.complete, state.number
         writes.advance(
@@ -385,9 +364,7 @@ class OpenReplications:
         """
         number = locked.replication
         self.hold(transaction, number)
-        definition = (
-            self.definition
-        )  # read once the lock is held: another thread may have changed it
+        definition = self.definition  # once the lock is held: another thread may have changed it
         if definition.row.revision != locked.policy_revision:
             definition = self.current(transaction)
         if definition.refusal is not None:

@@ -7,7 +7,6 @@ from functools import partial
 from sameluck.errors import Diverged, OtherVersion, Unplayable
 from sameluck.live.databases.base import Transaction
 from sameluck.live.databases.rows import CurrentRow, DigestRow
-from sameluck.live.state.definition import Definition
 from sameluck.live.state.digests import check_digest, stored_digests
 from sameluck.live.state.ledger import Ledger
 from sameluck.live.state.replications import OpenReplications
@@ -31,7 +30,8 @@ def verify_or_fail(replications: OpenReplications) -> None:
     """
     database = replications.database
     definition = database.read(replications.current)
-    if definition.refusal is not None and not _only_added_missing(definition):
+    all_added = all(definition.records[name].added for name in definition.missing)
+    if definition.refusal is not None and not (all_added and definition.other_version is None):
         raise type(definition.refusal)(str(definition.refusal))
     try:
         replications.read(verify, needs=())
@@ -48,11 +48,6 @@ def verify_or_fail(replications: OpenReplications) -> None:
     if definition.with_versions() != definition.row:
         database.write(partial(_record_versions, replications=replications))
     replications.advance_lagging()
-
-
-def _only_added_missing(definition: Definition) -> bool:
-    added = all(definition.records[name].added for name in definition.missing)
-    return definition.other_version is None and added
 
 
 def _record_versions(transaction: Transaction, replications: OpenReplications) -> None:

@@ -66,9 +66,7 @@ class Enrolment:
         self._guard = threading.Lock()
         self._undelivered: list[list[NewAssignment]] = []  # whose units did not get their arm
         self._answers: Counter[str] = Counter()  # by reason, not in the database yet
-        self._visits: Counter[str] = (
-            Counter()
-        )  # by hash of a returning unit, not in the database yet
+        self._visits: Counter[str] = Counter()  # by hash of a returning unit, likewise
 
     def forget_key(self) -> None:
         """Find no unit any more, like a process that loads the experiment after its key was destroyed."""
@@ -80,7 +78,6 @@ class Enrolment:
     # Answers
 
     def assign(self, unit: Unit, *, strict: bool) -> Assignment:
-        """Return the arm to show a unit; see `LiveExperiment.assign`."""
         answer = self._hash_or_answer(unit)
         if isinstance(answer, str):
             (answer,) = self._assign_hashes([answer], strict=strict)
@@ -90,7 +87,6 @@ class Enrolment:
     def assign_many(
         self, units: Iterable[Unit], *, strict: bool
     ) -> list[Assignment | SameluckError]:
-        """Return the arms to show several units; see `LiveExperiment.assign_many`."""
         answers: list[Assignment | SameluckError] = []
         for batch in batches_of("assign_many: units", units):
             answers += self.assign_batch(batch, strict=strict)
@@ -114,7 +110,6 @@ class Enrolment:
         self._fallback = arm
 
     def read_fallback(self) -> str:
-        """Return the fallback arm in the database."""
         self._replications.database.read(self._look)
         return self.not_enrolled(records.NOT_RUNNING).arm
 
@@ -196,9 +191,8 @@ class Enrolment:
         now = self._settings.now()
         if now >= self._next_count:
             self._next_count = now + SECOND
-            transaction.on_rollback(
-                self._count_at_next_call
-            )  # this call's look may not have happened
+            # This call's look may not have happened.
+            transaction.on_rollback(lambda: setattr(self, "_next_count", 0))
             self._write_counts(transaction)
             self._note_clock(transaction, now)
             self._look(transaction)
@@ -212,9 +206,6 @@ class Enrolment:
         # A unit that is in the list twice gets its new assignment once, and is enrolled the second time.
         answers = [enrolled.pop(unit_hash, unit_hash) for unit_hash in hashes]
         return map_valid(answers, str, partial(self._answer_others, transaction, now))
-
-    def _count_at_next_call(self) -> None:
-        self._next_count = 0
 
     @property
     def _is_diverged(self) -> bool:
@@ -230,7 +221,8 @@ class Enrolment:
             {
                 "experiment": self._id,
                 "unit": unit_hash,
-                "assignment": _new_id(now),
+                # Time first: new rows go to the end of the index. 80 random bits cannot be guessed.
+                "assignment": f"asg_{now // 1000:012x}{os.urandom(10).hex()}",
                 "due": due,
                 "now": now,
             }
@@ -354,7 +346,6 @@ class Enrolment:
     # Counts
 
     def count(self, answers: Iterable[Assignment | SameluckError]) -> None:
-        """Count the reasons of answers."""
         with self._guard:
             for answer in answers:
                 if isinstance(answer, Assignment):
@@ -413,8 +404,3 @@ class Enrolment:
         ahead = round(machine.ahead() * SECOND)
         transaction.execute("note_clock", process=this_process(), ahead=ahead, now=now)
         transaction.execute("forget_clocks", before=now - WEEK)
-
-
-def _new_id(now: int) -> str:
-    # Time first: new rows go to the end of the index. 80 random bits cannot be guessed.
-    return f"asg_{now // 1000:012x}{os.urandom(10).hex()}"

@@ -17,7 +17,7 @@ from sameluck.live.records import Receipt
 from sameluck.live.state.replications import OpenReplications, PendingWrites
 from sameluck.live.users.batches import batches_of, map_valid, result_or_error
 from sameluck.live.users.expiry import Expiry
-from sameluck.live.users.units import ASSIGNMENT_ID
+from sameluck.live.users.units import is_id
 from sameluck.validation import require_number
 
 T = TypeVar("T")
@@ -47,7 +47,6 @@ class Rewards:
     # Exposures
 
     def expose(self, id: str) -> None:
-        """Start the reward window of an assignment; see `LiveExperiment.expose`."""
         _raise(self._write(partial(self._expose, id=id)))
 
     def _expose(self, transaction: Transaction, id: str) -> Conflict | None:
@@ -64,7 +63,6 @@ class Rewards:
     # Rewards
 
     def reward(self, id: str | None, value: float) -> Receipt:
-        """Write a reward; see `LiveExperiment.reward`."""
         report = self._checked_report(id, value)
         if isinstance(report, Receipt):
             return report
@@ -76,7 +74,6 @@ class Rewards:
     def reward_many(
         self, pairs: Iterable[tuple[str | None, float]]
     ) -> list[Receipt | SameluckError]:
-        """Write rewards in batches; see `LiveExperiment.reward_many`."""
         receipts: list[Receipt | SameluckError] = []
         for batch in batches_of("reward_many: pairs", pairs):
             receipts += self.reward_batch(batch)
@@ -104,7 +101,7 @@ class Rewards:
         number = checked_reward(value, self._bounds, binary=binary)
         if id is None:
             return Receipt(applied=False, duplicate=False, value=number)
-        if not isinstance(id, str) or not ASSIGNMENT_ID.fullmatch(id):
+        if not is_id(id):
             raise self._expiry.unknown(id)
         return Report(id, number)
 
@@ -161,9 +158,8 @@ class Rewards:
         self, writes: PendingWrites, locked: LockedAssignment, value: float
     ) -> tuple[Receipt | Conflict, int]:
         """Write a reward; return its receipt and its replication's version."""
-        now = (
-            self._settings.now()
-        )  # after the lock, which may have taken long: lateness is decided now
+        # After the lock, which may have taken long: lateness is decided now.
+        now = self._settings.now()
         if locked.due_us is not None and locked.due_us <= now:
             locked = self._expiry.expired(writes.transaction, locked, now)
         outcome, conflict = outcome_of(locked, value)
@@ -176,7 +172,6 @@ class Rewards:
     # Voids
 
     def void(self, id: str) -> None:
-        """Void an assignment; see `LiveExperiment.void`."""
         _raise(self._write(partial(self._void, id=id)))
 
     def _void(self, transaction: Transaction, id: str) -> Conflict | None:
@@ -204,9 +199,7 @@ def checked_reward(value: object, bounds: tuple[float, float], *, binary: bool) 
     low, high = bounds
     if isinstance(value, bool | np.bool_) or (isinstance(value, Decimal) and value.is_finite()):
         value = float(value)
-    if (
-        type(value) is not float or not low <= value <= high
-    ):  # a float within bounds needs no further check
+    if type(value) is not float or not low <= value <= high:  # else it needs no further check
         require_number("a reward", value, at_least=low, at_most=high)
     number = float(value) + 0.0  # type: ignore[arg-type] # SQLite does not keep -0.0
     if number not in (0, 1) and binary:

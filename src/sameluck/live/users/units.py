@@ -37,11 +37,9 @@ def json_unit(unit: object) -> object:
         return str(unit)
     if is_whole(unit) and _has_short_text(unit):
         return operator.index(unit)
-    return unit if isinstance(unit, str) and _is_unicode(unit) else [shown(unit)]
-
-
-def _is_unicode(text: str) -> bool:
-    return text.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in text)
+    if isinstance(unit, str) and not any("\ud800" <= letter <= "\udfff" for letter in unit):
+        return unit
+    return [shown(unit)]
 
 
 def _has_short_text(unit: object) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 
 import pytest
@@ -83,16 +84,16 @@ class RemovalRules:
         """After each transaction what is left is consistent."""
         live = scenario.start(replications=4)
         scenario.finish(live)
-        delete, left = removal._delete_replications, [1]
+        delete, left = removal._delete, [1]
 
-        def interrupted(transaction: Transaction, key: Values, first: int) -> None:
+        def interrupted(tables: Sequence[str], key: Values, transaction: Transaction) -> None:
             left[0] -= 1
             if left[0] < 0:
                 raise Invalid("interrupted")
-            delete(transaction, key, first)
+            delete(tables, key, transaction)
 
         monkeypatch.setattr(removal, "MAX_ENTRIES", 10)
-        monkeypatch.setattr(removal, "_delete_replications", interrupted)
+        monkeypatch.setattr(removal, "_delete", interrupted)
         with pytest.raises(Invalid, match="interrupted"):
             scenario.store.delete("trial")
         live = scenario.reopen(live)

@@ -138,10 +138,9 @@ class AsyncLiveExperiment(_Awaited[LiveExperiment]):
         super().__init__(synchronous, store.calls)
         self.id, self.name = synchronous.id, synchronous.name
         self.options, self.started_at = synchronous.options, synchronous.started_at
+        assign = synchronous.enrolment.assign_batch
         self._assigning: dict[bool, BatchedCall[Unit, Assignment]] = {
-            strict: BatchedCall(
-                partial(synchronous.enrolment.assign_batch, strict=strict), self._mark_undelivered
-            )
+            strict: BatchedCall(partial(assign, strict=strict), self._mark_undelivered)
             for strict in (False, True)
         }
         self._rewarding: BatchedCall[tuple[str | None, float], Receipt] = BatchedCall(
@@ -171,9 +170,8 @@ class AsyncLiveExperiment(_Awaited[LiveExperiment]):
         check_flags(strict=strict)
         live = self.synchronous
         try:
-            answer = await self.calls.call(
-                self._assigning[bool(strict)], unit, live.settings.timeout
-            )
+            batched = self._assigning[bool(strict)]
+            answer = await self.calls.call(batched, unit, live.settings.timeout)
         except Closed:
             raise
         except Unavailable:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import weakref
 from collections.abc import Iterable, Sequence
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -410,15 +411,12 @@ class LiveExperiment:
         """Return the status of the experiment, with counts."""
         answers = self.enrolment.unwritten_counts()
         with self.settings.in_time():
-            return self.open_replications.database.read(
-                lambda transaction: read_status(transaction, self.id, self.name, answers)
-            )
+            work = partial(read_status, id=self.id, name=self.name, unwritten=answers)
+            return self.open_replications.database.read(work)
 
     def replications(self) -> list[ReplicationStatus]:
         """Return the progress of every replication that has begun, in order."""
-        return self.open_replications.database.read(
-            lambda transaction: read_replications(transaction, self.id)
-        )
+        return self.open_replications.database.read(partial(read_replications, id=self.id))
 
     def verify(self) -> int:
         """Derive every replication from its ledger again and return their number.

@@ -250,9 +250,8 @@ def experiment_as_run(experiment: Experiment, options: LiveOptions) -> Experimen
     for name in sizes:
         if name not in names:
             raise Invalid(f"LiveOptions.batch names {name!r}; {did_you_mean(str(name), names)}")
-    policies = {
-        name: _batched(policy, sizes.get(name, 1)) for name, policy in experiment.policies.items()
-    }
+    in_order = experiment.policies.items()
+    policies = {name: _batched(policy, sizes.get(name, 1)) for name, policy in in_order}
     if options.aa:
         policies = dict.fromkeys(names, policies[experiment.control])
     return experiment.replace(policies=policies)

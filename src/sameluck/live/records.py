@@ -247,28 +247,17 @@ def status_of(
 ) -> Status:
     definition = json.loads(row.definition)  # `Experiment` would check it again
     names = Experiment.from_dict(definition).arm_names if disabled else ()
-    return Status(
-        name=name,
-        status=row.status,
-        reason=row.reason,
-        planned=definition["replications"],
-        opened=row.opened,
-        complete=row.complete,
-        prefix=row.opened if row.first_open is None else row.first_open,
-        horizon=definition["horizon"],
-        users=row.settled - row.imported + row.waiting,
-        settled=row.settled - row.imported,
-        defaulted=row.defaulted,
-        imported=row.imported,
-        waiting=row.waiting,
-        wanted=row.wanted,
-        voided=row.voided,
-        answers=answers,
-        stop_after=stop_after_of(row.options),
-        disabled=tuple(names[arm] for arm in disabled),
-        held=row.held,
-        behind=row.behind,
-    )
+    fields = {field: value for field, value in row._asdict().items() if field in Status._fields}
+    fields |= {
+        "planned": definition["replications"],
+        "prefix": row.opened if row.first_open is None else row.first_open,
+        "horizon": definition["horizon"],
+        "users": row.settled - row.imported + row.waiting,
+        "settled": row.settled - row.imported,
+        "stop_after": stop_after_of(row.options),
+        "disabled": tuple(names[arm] for arm in disabled),
+    }
+    return Status(name=name, answers=answers, **fields)
 
 
 def read_status(

@@ -83,9 +83,8 @@ def start(
             if before.salt != salt:  # equal if the connection was lost after this call's own commit
                 taken = f"there is an experiment {name!r} already; load it, or choose another name"
                 raise Conflict(taken, "name_taken")
-            return LiveExperiment(
-                OpenReplications(database, before, settings, request.makers), before
-            )
+            replications = OpenReplications(database, before, settings, request.makers)
+            return LiveExperiment(replications, before)
         now = settings.now()
         transaction.fetch_one(
             NumberRow,

@@ -13,6 +13,7 @@ from sameluck.live.control.challengers import Challenger
 from sameluck.live.control.history import check_reason
 from sameluck.live.control.policy_migration import LedgerChanges, PolicyMigration
 from sameluck.live.databases.base import Transaction
+from sameluck.live.databases.rows import DefinitionRow
 from sameluck.live.options import Maker, Makers, checked_makers
 from sameluck.live.records import AddedPolicy
 from sameluck.live.state.definition import Definition, records_text
@@ -69,11 +70,8 @@ class PolicyChanges(NamedTuple):
             )
         values["policies"].pop(name)
         records = before.records | {name: before.records[name]._replace(removed=True)}
-        row = before.row._replace(
-            definition=json.dumps(values, indent=2, ensure_ascii=False),
-            fingerprints=records_text(records),
-            revision=before.row.revision + 1,
-        )
+        definition = json.dumps(values, indent=2, ensure_ascii=False)
+        row = DefinitionRow(definition, records_text(records), before.row.revision + 1)
         return self.replications.define(row)
 
     def replace_code(
@@ -122,9 +120,8 @@ class PolicyChanges(NamedTuple):
             after.playable, after.fingerprints = before.playable, before.fingerprints
             return after
 
-        migration = PolicyMigration(
-            self.replications, change, list(self.replications.experiment.policies)
-        )
+        policies = list(self.replications.experiment.policies)
+        migration = PolicyMigration(self.replications, change, policies)
         preview = migration.preview()
         if not confirm:
             return preview
@@ -136,6 +133,5 @@ def _check_names(before: Definition, names: Sequence[str]) -> None:
     present = [name for name, record in before.records.items() if not record.removed]
     for name in names:
         if not isinstance(name, str) or name not in present:
-            raise Invalid(
-                f"no policy {shown(name)} in the experiment; {did_you_mean(name, present)}"
-            )
+            hint = did_you_mean(name, present)
+            raise Invalid(f"no policy {shown(name)} in the experiment; {hint}")

@@ -86,9 +86,8 @@ class PolicyMigration(NamedTuple):
 
     def preview(self) -> LedgerChanges:
         """Return the result of `apply` without changing anything."""
-        return self.replications.database.read(
-            lambda t: _summary(self._derive(t).states, applied=False)
-        )
+        plan = self.replications.database.read(self._derive)
+        return _summary(plan.states, applied=False)
 
     def apply(self, change: str, subject: str, reason: str) -> LedgerChanges:
         """Change the policies and the ledger, and record the change; the long derivation holds no locks."""
@@ -159,10 +158,9 @@ class PolicyMigration(NamedTuple):
         self, transaction: Transaction, number: int, derived: _Derived, after: Definition, now: int
     ) -> None:
         key = {"experiment": self.replications.id, "replication": number}
-        surplus = [{**key, **entry._asdict()} for entry in derived.differences.surplus]
-        transaction.execute_many("release", surplus)
-        wanted = [{**key, **entry._asdict()} for entry in derived.differences.missing]
-        transaction.execute_many("want", wanted)
+        changes = ("release", derived.differences.surplus), ("want", derived.differences.missing)
+        for statement, entries in changes:
+            transaction.execute_many(statement, [{**key, **entry._asdict()} for entry in entries])
         transaction.execute(
             "advance_replication",
             **key,
@@ -179,13 +177,8 @@ class PolicyMigration(NamedTuple):
 
 def _summary(derived: Mapping[int, _Derived], *, applied: bool) -> LedgerChanges:
     differences = tuple(
-        LedgerDifference(
-            number,
-            replication.period,
-            len(replication.differences.surplus),
-            len(replication.differences.missing),
-        )
-        for number, replication in sorted(derived.items())
-        if replication.differences
+        LedgerDifference(number, state.period, len(differences.surplus), len(differences.missing))
+        for number, state in sorted(derived.items())
+        if (differences := state.differences)
     )
     return LedgerChanges(len(derived), differences, applied)

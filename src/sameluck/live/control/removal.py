@@ -190,16 +190,13 @@ def _prune_experiment(
     for first, last in _spans(rows):
         values = {**key, "first": first, "last": last, "before": before}
         removed += database.write(partial(_prune_span, values=values))
-    if row.status in ENDED and database.read(
-        lambda t: t.fetch_one(NumberRow, "last_change", **key).number < before
-    ):
+    last_change = database.read(lambda t: t.fetch_one(NumberRow, "last_change", **key).number)
+    if row.status in ENDED and last_change < before:
         _delete_arrivals(database, row.id)
     if removed:
         subject = f"{removed:,} rewards reported before {moment(before)}"
-        history = History(row.id, name, settings)
-        database.write(
-            lambda t: history.record(t, "audit log pruned", subject=subject, reason=reason)
-        )
+        record = partial(History(row.id, name, settings).record, what="audit log pruned")
+        database.write(partial(record, subject=subject, reason=reason))
     return removed
 
 

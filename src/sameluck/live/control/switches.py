@@ -112,9 +112,8 @@ class Control(NamedTuple):
                 transaction.execute("set_fallback", **key, fallback=shown)
             transaction.execute("disable_arm", **key, arm=index)
             subject = experiment.arm_names[index]
-            self.replications.history.record(
-                transaction, "arm disabled", subject=subject, reason=reason
-            )
+            record = self.replications.history.record
+            record(transaction, "arm disabled", subject=subject, reason=reason)
             return shown
 
         return self._write(work)
@@ -141,9 +140,8 @@ class Control(NamedTuple):
             self._lock(transaction)
             if index in self._disabled(transaction):
                 transaction.execute("enable_arm", experiment=self.replications.id, arm=index)
-                self.replications.history.record(
-                    transaction, "arm enabled", subject=names[index], reason=reason
-                )
+                record = self.replications.history.record
+                record(transaction, "arm enabled", subject=names[index], reason=reason)
 
         self._write(work)
 

@@ -131,9 +131,7 @@ class _Defaults(NamedTuple):
 
 def _without(settled: SettledEntries, entries: set[Entry]) -> SettledEntries:
     columns = (settled.stack_owner.tolist(), settled.arm.tolist(), settled.position.tolist())
-    kept = np.array(
-        [Entry(*address) not in entries for address in zip(*columns, strict=True)], bool
-    )
+    kept = np.array([Entry(*entry) not in entries for entry in zip(*columns, strict=True)], bool)
     return SettledEntries(*(column[kept] for column in settled if column is not None))
 
 

@@ -33,12 +33,11 @@ def replay_audit(differences: Floats) -> Check:
     details |= {"mean": mean, "low": interval.low, "high": interval.high, "level": 1 - WATCH}
     verdict = verdict_of(interval.p_value)
     where = f"({interval.low:.3g} to {interval.high:.3g} at {1 - WATCH:.0%}, {p_text(interval.p_value)})"
-    sentence = (
-        f"Replayed rewards agree with real users' rewards: {mean:+.3g} per replication {where}."
-    )
+    where = f"{mean:+.3g} per replication {where}"
+    sentence = f"Replayed rewards agree with real users' rewards: {where}."
     if verdict != "fine":
         sentence = (
-            f"Real users now give other rewards than the replayed ones: {mean:+.3g} per replication {where}. The "
+            f"Real users now give other rewards than the replayed ones: {where}. The "
             "arms drift within a replication, or rewards are recorded differently; see the drift check for the arm."
         )
     return Check("replay audit", verdict, sentence, interval.p_value, details)
@@ -50,9 +49,8 @@ def _replay_audit(snapshot: Snapshot) -> Iterator[Check]:
     if not snapshot.ledger.engine.audit_share:
         return
     sums: dict[int, float] = {}  # NaN if a step is not settled
-    for step in snapshot.ledger.transaction.iterate(
-        AuditRow, "audits", experiment=snapshot.ledger.id
-    ):
+    ledger = snapshot.ledger
+    for step in ledger.transaction.iterate(AuditRow, "audits", experiment=ledger.id):
         difference = math.nan if step.difference is None else step.difference
         sums[step.replication] = sums.get(step.replication, 0.0) + difference
     differences = []

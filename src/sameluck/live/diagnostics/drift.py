@@ -175,7 +175,5 @@ def _moving_arms(snapshot: Snapshot) -> Iterator[Check]:
     """Read the history of rehearsals. There is no p-value; `drift` tests the arms of real users."""
     rehearsed = [*dict.fromkeys(row.text for row in snapshot.rows(TextRow, "rehearsed_on"))]
     if rehearsed:
-        sentence = " ".join(
-            moving_caution(snapshot.experiment, environment) for environment in rehearsed
-        )
+        sentence = " ".join(moving_caution(snapshot.experiment, text) for text in rehearsed)
         yield Check("moving arms", "alarm", sentence, None, {"environments": rehearsed})

@@ -121,9 +121,8 @@ def stratified_p_value(arm: Ints, block: Ints, lost: Bools) -> float:
     freedom = int(np.linalg.matrix_rank(covariance, hermitian=True))
     if freedom == 0:
         return 1.0
-    return float(
-        scipy.special.chdtrc(freedom, excess @ np.linalg.pinv(covariance, hermitian=True) @ excess)
-    )
+    inverse = np.linalg.pinv(covariance, hermitian=True)
+    return float(scipy.special.chdtrc(freedom, excess @ inverse @ excess))
 
 
 def _loss_check(table: Sequence[ArmLosses], p_values: dict[str, float], details: Details) -> Check:

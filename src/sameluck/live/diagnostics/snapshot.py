@@ -28,9 +28,8 @@ MAX_ENDED = 100_000  # assignments in memory; more hardly change a check
 CHUNK = 10_000  # rows read at once
 _OPEN = -1
 Rows: TypeAlias = NDArray[Any]  # of `_ASSIGNMENT`
-_ASSIGNMENT = np.dtype(
-    list(zip(OutcomeRow._fields, ("i8", "i8", "i8", "?", "i8", "?", "f8", "i8"), strict=True))
-)
+_TYPES = ("i8", "i8", "i8", "?", "i8", "?", "f8", "i8")
+_ASSIGNMENT = np.dtype(list(zip(OutcomeRow._fields, _TYPES, strict=True)))
 
 
 class End(IntEnum):
@@ -77,9 +76,8 @@ class Snapshot:
         return self.ledger.engine.experiment
 
     def rows(self, row: type[Row], statement: str, **values: SqlValue) -> list[Row]:
-        return self.ledger.transaction.fetch_all(
-            row, statement, experiment=self.ledger.id, **values
-        )
+        transaction, experiment = self.ledger.transaction, self.ledger.id
+        return transaction.fetch_all(row, statement, experiment=experiment, **values)
 
     @cached_property
     def calls(self) -> dict[str, int]:

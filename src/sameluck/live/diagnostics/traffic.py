@@ -108,9 +108,8 @@ def visits(groups: Sequence[ArrivalRow]) -> Check:
     (`LiveOptions.sticky_exclusion`), another that units which called early had more time to return. So it is never an
     alarm.
     """
-    arrived, enrolled = (
-        sum(getattr(group, name) for group in groups) for name in ("arrived", "enrolled")
-    )
+    arrived = sum(group.arrived for group in groups)
+    enrolled = sum(group.enrolled for group in groups)
     rows = [{**group._asdict(), "share": group.enrolled / group.arrived} for group in groups]
     details: Details = {"arrived": arrived, "enrolled": enrolled, "by_visits": rows}
     once = next((group for group in groups if group.least == 1), ArrivalRow(1, 0, 0))

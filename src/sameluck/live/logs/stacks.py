@@ -97,10 +97,8 @@ class LogStacks:
         differs = np.flatnonzero(policy_arms[:both] != log_arms[:both])
         if differs.size == 0:
             return None
-        first = int(differs[0])
-        return Difference(
-            int(self.log.row[span][first]), int(policy_arms[first]), int(log_arms[first])
-        )
+        columns = self.log.row[span], policy_arms, log_arms
+        return Difference(*(int(column[differs[0]]) for column in columns))
 
     def rows(self, experiment: int, now: int) -> Iterator[dict[str, str | float]]:
         """Yield the parameters of `import_entry` for every entry."""

@@ -126,7 +126,7 @@ def rehearse(
     """
     if not isinstance(live, LiveExperiment):
         raise Invalid(f"rehearse needs a live experiment first, got {shown(live)}")
-    clock = live.open_replications.settings.clock
+    clock = live.settings.clock
     if not isinstance(clock, VirtualClock):
         raise Invalid("a rehearsal needs a virtual clock: sl.open(url, clock=sl.VirtualClock())")
     if days is not None:
@@ -141,15 +141,13 @@ def rehearse(
         )
     status = live.status().status
     if status not in ACTIVE:
-        raise Invalid(
-            f"experiment {live.name!r} is {status}; only a running experiment can be rehearsed"
-        )
+        name = f"experiment {live.name!r}"
+        raise Invalid(f"{name} is {status}; only a running experiment can be rehearsed")
     rewards = UserRewards(live, environment)
     if rewards.caution is not None:
-        history = live.open_replications.history
-        live.open_replications.database.write(
-            lambda t: history.record(t, "rehearsed on", subject=rewards.shown)
-        )
+        replications = live.open_replications
+        record = partial(replications.history.record, what="rehearsed on", subject=rewards.shown)
+        replications.database.write(record)
     loop = _EventLoop(live, clock, rewards, traffic, generator)
     loop.run(math.inf if days is None else days, progress)
     return loop.summary(_effects(live))

@@ -153,10 +153,9 @@ class UserRewards:
         self._parameters = lru_cache(MAX_CACHED)(self._parameters_of)
 
     def _parameters_of(self, replication: int) -> text_forms.Parameters:
+        replications = range(replication, replication + 1)
         seed, n_arms = self.experiment.seed, self.experiment.n_arms
-        return prepared_parameters(
-            self.environment, seed, range(replication, replication + 1), n_arms
-        )
+        return prepared_parameters(self.environment, seed, replications, n_arms)
 
     def reward(self, assignment: AssignmentDetails, user: int, generator: Random) -> float:
         """Return the reward of a user's assignment; the reward of an audit is a new draw."""

@@ -58,9 +58,8 @@ def digest_after(digest: int, rows: Iterable[SettledRow]) -> int:
 
 def all_digests(ledger: Ledger) -> Digests:
     """Return the digests of all replications at this moment, for `has_grown`."""
-    return np.fromiter(
-        ledger.transaction.iterate(DigestRow, "digests", experiment=ledger.id), _DIGEST
-    )
+    rows = ledger.transaction.iterate(DigestRow, "digests", experiment=ledger.id)
+    return np.fromiter(rows, _DIGEST)
 
 
 def has_grown(ledger: Ledger, before: Digests, now: Digests) -> bool:

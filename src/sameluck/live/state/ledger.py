@@ -20,9 +20,8 @@ from sameluck.trajectories import Trace, Trajectory, replayed_by
 from sameluck.validation import require_list, require_one_of, require_whole
 
 MAX_REPLICATIONS, MAX_ENTRIES = 200, 20_000  # read at once
-_LEDGER = np.dtype(
-    list(zip(LedgerRow._fields, ("i8", "i8", "i8", "i8", "f8", "?", "?"), strict=True))
-)
+_TYPES = ("i8", "i8", "i8", "i8", "f8", "?", "?")
+_LEDGER = np.dtype(list(zip(LedgerRow._fields, _TYPES, strict=True)))
 
 
 class Ledger(NamedTuple):
@@ -132,10 +131,8 @@ class Ledger(NamedTuple):
         users = experiment.design.interactions(pulls)
         runs = Runs(experiment, checkpoints, rewards, pulls, users, None, first)
         owners = list(dict.fromkeys(self.engine.stack_owners[column] for column in columns))
-        read = [
-            _read(settled, owners, depths)
-            for settled, depths in zip(ledgers, runs.depths, strict=True)
-        ]
+        pairs = zip(ledgers, runs.depths, strict=True)
+        read = [_read(settled, owners, depths) for settled, depths in pairs]
         return replace(runs, observed=np.concatenate([np.empty(0), *read]))
 
     def trace(self, number: int) -> Trace:
@@ -153,9 +150,7 @@ class Ledger(NamedTuple):
             earlier = list(trajectories.values())
             replayed = replayed_by(experiment, path.arms, path.positions, earlier)
             trajectories[name] = path._replace(replayed=replayed)
-        awaited = tuple(
-            (arm, position) for stack_owner, arm, position in outstanding if stack_owner != AUDITED
-        )
+        awaited = tuple(entry[1:] for entry in outstanding if entry.stack_owner != AUDITED)
         return Trace(experiment, None, number, trajectories, awaited)
 
 

@@ -281,10 +281,8 @@ class OpenReplications:
         wanted = state.settle(entry, value, self._fetch(transaction, number))
         if needed:  # the entry may be among them, if it was released before
             wanted = sorted({*needed, *wanted} - {entry})
-        digest = (state.digest - digest_before) % MODULUS
-        if self.write_state(
-            writes, state, wanted, now, settled=1, defaulted=defaulted, digest=digest
-        ):
+        counts = {"defaulted": defaulted, "digest": (state.digest - digest_before) % MODULUS}
+        if self.write_state(writes, state, wanted, now, settled=1, **counts):
             self.open_next(transaction, now)
 
     def void(self, transaction: Transaction, locked: LockedAssignment, now: int) -> None:
@@ -440,13 +438,9 @@ class OpenReplications:
 
     def _fetch(self, transaction: Transaction, number: int) -> Fetch:
         def fetch(stack_owner: int, arm: int, first: int, stop: int) -> list[float]:
-            key = {
-                "experiment": self.id,
-                "replication": number,
-                "stack_owner": stack_owner,
-                "arm": arm,
-            }
-            rows = transaction.fetch_all(ValueRow, "values", **key, first=first, stop=stop)
+            key = {"experiment": self.id, "replication": number}
+            span = {"stack_owner": stack_owner, "arm": arm, "first": first, "stop": stop}
+            rows = transaction.fetch_all(ValueRow, "values", **key, **span)
             return [row.value for row in rows]
 
         return fetch
@@ -490,9 +484,8 @@ class OpenReplications:
         """Continue after a change of the policies: an ended experiment runs again if it needs users."""
         status, key = before.status, {"experiment": self.id}
         drained = status == "stopped" and not open_before  # an experiment stopped at once stays so
-        if (status == "complete" or drained) and transaction.fetch_one(
-            NumberRow, "count_open", **key
-        ).number:
+        open_now = transaction.fetch_one(NumberRow, "count_open", **key).number
+        if (status == "complete" or drained) and open_now:
             if not transaction.fetch_one(TextRow, "salt", **key).text:
                 raise Invalid(
                     "the policies need users, but this experiment's units were forgotten; start another experiment"

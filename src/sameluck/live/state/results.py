@@ -59,9 +59,8 @@ def notes(ledger: Ledger, complete: int, now: int) -> tuple[str, ...]:
     names = ledger.engine.arm_names
     disabled = ledger.transaction.fetch_all(NumberRow, "disabled_arms", experiment=ledger.id)
     moving = ledger.transaction.fetch_all(TextRow, "rehearsed_on", experiment=ledger.id)
-    sentences = [
-        moving_caution(ledger.engine.experiment, row.text) for row in dict.fromkeys(moving)
-    ]
+    experiment = ledger.engine.experiment
+    sentences = [moving_caution(experiment, row.text) for row in dict.fromkeys(moving)]
     if later:
         row = ledger.transaction.fetch_one(WaitingRow, "waiting", **key)
         sentences.append(

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import chain, compress
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from sameluck.errors import Closed, OtherVersion, SameluckError, Unavailable
 from sameluck.live import records
@@ -35,6 +35,9 @@ FOREVER = 1 << 62  # microseconds
 MAX_UNITS = 500  # units whose visits are written at once
 NO_ENTRY = (records.NO_OPEN_SLOT, records.DRAINING)  # no entry was wanted
 RETURNED = (records.STICKY, records.EXCLUDED, records.ARM_DISABLED)  # the unit has called before
+
+
+Answer: TypeAlias = Assignment | SameluckError
 
 
 class NewAssignment(NamedTuple):
@@ -84,18 +87,14 @@ class Enrolment:
         self.count([answer])
         return answer
 
-    def assign_many(
-        self, units: Iterable[Unit], *, strict: bool
-    ) -> list[Assignment | SameluckError]:
-        answers: list[Assignment | SameluckError] = []
+    def assign_many(self, units: Iterable[Unit], *, strict: bool) -> list[Answer]:
+        answers: list[Answer] = []
         for batch in batches_of("assign_many: units", units):
             answers += self.assign_batch(batch, strict=strict)
             self.count(answers[-len(batch) :])
         return answers
 
-    def assign_batch(
-        self, units: Sequence[Unit], *, strict: bool
-    ) -> list[Assignment | SameluckError]:
+    def assign_batch(self, units: Sequence[Unit], *, strict: bool) -> list[Answer]:
         """Return the arms to show several units, assigned in one transaction; the answers are not counted."""
         hashes = [result_or_error(self._hash_or_answer, unit) for unit in units]
         return map_valid(hashes, str, partial(self._assign_hashes, strict=strict))
@@ -150,12 +149,9 @@ class Enrolment:
             return [self.not_enrolled(records.UNAVAILABLE)] * len(hashes)
         if strict and diverged and any(answer.reason == records.DIVERGED for answer in answers):
             raise OtherVersion(str(diverged))
+        returned = [answer.reason in RETURNED for answer in answers]
         with self._guard:
-            self._visits.update(
-                unit_hash
-                for unit_hash, answer in zip(hashes, answers, strict=True)
-                if answer.reason in RETURNED
-            )
+            self._visits.update(compress(hashes, returned))
         return answers
 
     def _assign_in_time(self, hashes: Sequence[str], made: list[NewAssignment]) -> list[Assignment]:
@@ -313,17 +309,12 @@ class Enrolment:
         batches = self._take_undelivered()
         assignments = list(chain.from_iterable(batches))
         is_locked = transaction.try_lock([assignment.unit_hash for assignment in assignments])
-        busy = [
-            assignment
-            for assignment, locked in zip(assignments, is_locked, strict=True)
-            if not locked
-        ]
+        busy = list(compress(assignments, [not locked for locked in is_locked]))
         if busy:
             self.mark_undelivered(busy)
         transaction.on_rollback(lambda: self._put_back(batches, busy))
-        values: list[Values] = [
-            {"assignment": assignment.id} for assignment in compress(assignments, is_locked)
-        ]
+        locked = compress(assignments, is_locked)
+        values: list[Values] = [{"assignment": assignment.id} for assignment in locked]
         for row in transaction.find_many(LockedAssignment, "lock_assignment", values):
             if row is None or row.told or row.voided:
                 continue
@@ -345,7 +336,7 @@ class Enrolment:
 
     # Counts
 
-    def count(self, answers: Iterable[Assignment | SameluckError]) -> None:
+    def count(self, answers: Iterable[Answer]) -> None:
         with self._guard:
             for answer in answers:
                 if isinstance(answer, Assignment):

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from decimal import Decimal
 from functools import partial
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -17,10 +17,11 @@ from sameluck.live.records import Receipt
 from sameluck.live.state.replications import OpenReplications, PendingWrites
 from sameluck.live.users.batches import batches_of, map_valid, result_or_error
 from sameluck.live.users.expiry import Expiry
-from sameluck.live.users.units import is_id
+from sameluck.live.users.units import ASSIGNMENT_ID
 from sameluck.validation import require_number
 
 T = TypeVar("T")
+ReceiptOrError: TypeAlias = Receipt | SameluckError
 
 
 class Report(NamedTuple):
@@ -71,17 +72,13 @@ class Rewards:
             raise receipt
         return receipt
 
-    def reward_many(
-        self, pairs: Iterable[tuple[str | None, float]]
-    ) -> list[Receipt | SameluckError]:
-        receipts: list[Receipt | SameluckError] = []
+    def reward_many(self, pairs: Iterable[tuple[str | None, float]]) -> list[ReceiptOrError]:
+        receipts: list[ReceiptOrError] = []
         for batch in batches_of("reward_many: pairs", pairs):
             receipts += self.reward_batch(batch)
         return receipts
 
-    def reward_batch(
-        self, pairs: Sequence[tuple[str | None, float]]
-    ) -> list[Receipt | SameluckError]:
+    def reward_batch(self, pairs: Sequence[tuple[str | None, float]]) -> list[ReceiptOrError]:
         """Write rewards in one transaction; an invalid pair gets its error."""
         reports = [result_or_error(self._report_of_pair, pair) for pair in pairs]
         return map_valid(reports, Report, self._write_together)
@@ -101,11 +98,11 @@ class Rewards:
         number = checked_reward(value, self._bounds, binary=binary)
         if id is None:
             return Receipt(applied=False, duplicate=False, value=number)
-        if not is_id(id):
+        if not isinstance(id, str) or not ASSIGNMENT_ID.fullmatch(id):
             raise self._expiry.unknown(id)
         return Report(id, number)
 
-    def _write_together(self, reports: Sequence[Report]) -> list[Receipt | SameluckError]:
+    def _write_together(self, reports: Sequence[Report]) -> list[ReceiptOrError]:
         try:
             with self._settings.breaker.call(self._time_limit):
                 # Not `replications.write`: which reward fails the experiment is only known when each is alone.
@@ -115,18 +112,18 @@ class Rewards:
         except (Diverged, Unplayable):  # in one replication; the rewards of others count
             return [result_or_error(self._write_alone, report) for report in reports]
 
-    def _write_alone(self, report: Report) -> Receipt | SameluckError:
+    def _write_alone(self, report: Report) -> ReceiptOrError:
         (receipt,) = self._write(partial(self._reward_each, reports=[report]))
         return receipt
 
     def _reward_each(
         self, transaction: Transaction, reports: Sequence[Report]
-    ) -> list[Receipt | SameluckError]:
+    ) -> list[ReceiptOrError]:
         """Write rewards in their order; a refused reward changes nothing, or the audit log alone."""
         rows = self._lock_each(transaction, list(dict.fromkeys([id for id, _ in reports])))
         writes = PendingWrites(transaction)
         versions: dict[int, int] = {}  # of replications that this transaction has changed
-        receipts: list[Receipt | SameluckError] = []
+        receipts: list[ReceiptOrError] = []
         for id, value in reports:
             try:
                 locked = rows.pop(id, None) or self._expiry.read(transaction, id)

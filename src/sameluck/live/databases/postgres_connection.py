@@ -1,8 +1,8 @@
 """psycopg connections that respect the deadline of a call and keep statements back until a result is needed.
 
 A change of a ledger is about eight small prepared statements, and most of their results are not used. In psycopg's
-pipeline mode every statement is a packet of its own, and the server wakes for each: one caller then makes a third of
-the calls per second. libpq itself, which is used here, keeps statements in its buffer.
+pipeline mode every statement is a packet of its own, and the server wakes for each: a call then takes twice as much
+of the client's processor time. libpq itself, which is used here, keeps statements in its buffer.
 """
 
 from __future__ import annotations

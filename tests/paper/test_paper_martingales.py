@@ -10,7 +10,7 @@ import pytest
 
 import sameluck as sl
 from budget import SEED, z_bound
-from sameluck.paper import theorems, variances
+from sameluck.paper import asymptotics, theorems
 from sameluck.paper.algorithms import Users, transformed_counts
 from sameluck.paper.chapters import Estimate, Settings, covariance
 from sameluck.paper.examples import EXAMPLE_1, EXAMPLE_2, EXAMPLE_3, EXAMPLES, experiment
@@ -94,13 +94,13 @@ def test_a_number_that_is_not_a_stopping_time_breaks_the_martingale():
 def test_the_limits_of_the_covariances():
     """sigma^2 three times if the assumption holds; with epsilon-greedy the variance of the explored means counts."""
     for example, sigma2 in ((EXAMPLE_1, 0.09), (EXAMPLE_2, 0.21)):
-        ends = variances.limits(example)
+        ends = asymptotics.limits(example)
         expected = {"C00": sigma2, "C11": sigma2, "C01": sigma2, "Var(naive)": 2 * sigma2}
         assert ends == pytest.approx({**expected, "Var(replay)": 0.0})
 
     shares, means = np.array([0.92, 0.02, 0.02, 0.02, 0.02]), np.array([1.0, 0.8, -2.0, -3.0, -4.0])
     spread = (shares * means**2).sum() - (shares * means).sum() ** 2
-    ends = variances.limits(EXAMPLE_3)
+    ends = asymptotics.limits(EXAMPLE_3)
     assert (ends["C00"], ends["C11"], ends["C01"]) == pytest.approx((1.0, 1.0 + spread, 0.92))
     assert ends["Var(replay)"] == pytest.approx(2.0 + spread - 1.84)
 
@@ -114,7 +114,7 @@ def test_exploration_alone_has_the_stated_variance():
     rewards = sl.simulate(long, uniform.environment, checkpoints=[5, 25]).rewards[:, 1]
     explored = rewards[:, 1] - rewards[:, 0]  # after the initial plays
     measured = covariance(explored, explored).scaled(1 / 20)
-    assert abs(measured.value - variances.limits(uniform)["C11"]) < z_bound() * measured.error
+    assert abs(measured.value - asymptotics.limits(uniform)["C11"]) < z_bound() * measured.error
 
 
 def test_the_covariances_of_the_report_add_up(report):
@@ -134,7 +134,7 @@ def test_the_covariances_of_the_report_add_up(report):
 def test_a_covariance_that_does_not_tend_to_its_limit_is_seen(name):
     def passes(example, factor):
         """All curves approach their limits but one, which is off by a share of the naive limit."""
-        ends = variances.limits(example)
+        ends = asymptotics.limits(example)
         off = {**dict.fromkeys(ends, 0.0), name: factor * ends["Var(naive)"]}
         rates = {
             key: [
@@ -146,7 +146,7 @@ def test_a_covariance_that_does_not_tend_to_its_limit_is_seen(name):
             Estimate(c00.value + c11.value + off["Var(naive)"] - off["C00"] - off["C11"], 0.001)
             for c00, c11 in zip(rates["C00"][:3], rates["C11"], strict=False)
         ]
-        return check("", "", [*variances.limit_tests(example, rates)])["passes"]
+        return check("", "", [*asymptotics.limit_tests(example, rates)])["passes"]
 
     for example in (EXAMPLE_1, EXAMPLE_2):
         assert passes(example, 0.0)

@@ -21,6 +21,7 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -116,7 +117,13 @@ def measured(runs: Runs, metric: Metric) -> Runs:
             )
         return replace(runs, rewards=worst_values(runs.rewards))
     if runs.environment is not None and not runs.capabilities.is_stationary:
-        return _measured_over_time(runs, runs.environment, metric)
+        if metric.name != "realised_regret":
+            raise Invalid(
+                f"metric={metric.name!r} needs one mean per arm, and the means of {type(runs.environment).__name__} "
+                'move with the period; use "realised_regret", against the best arm of each period'
+            )
+        best = summed_over_periods(runs.environment, runs.checkpoints, partial(np.max, axis=1))
+        return replace(runs, rewards=best - runs.rewards)
     means = known_means(runs)
     if means is None:
         raise Invalid(
@@ -133,16 +140,6 @@ def known_means(runs: Runs) -> Floats | None:
     experiment = runs.experiment
     replications = range(runs.first, runs.first + runs.replications)
     return runs.environment.instance_means(experiment.seed, replications, experiment.n_arms)
-
-
-def _measured_over_time(runs: Runs, environment: Environment, metric: Metric) -> Runs:
-    if metric.name != "realised_regret":
-        raise Invalid(
-            f"metric={metric.name!r} needs one mean per arm, and the means of {type(environment).__name__} move with "
-            'the period; use "realised_regret", against the best arm of each period'
-        )
-    best = summed_over_periods(environment, runs.checkpoints, lambda means: means.max(axis=1))
-    return replace(runs, rewards=best - runs.rewards)
 
 
 def summed_over_periods(

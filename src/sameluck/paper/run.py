@@ -15,7 +15,7 @@ from typing import NamedTuple, TypeAlias
 import sameluck as sl
 from sameluck.errors import Interrupted, Invalid, did_you_mean, optional
 from sameluck.files import write_whole
-from sameluck.paper import asymptotics, examples, illustration, report, theorems, variances
+from sameluck.paper import asymptotics, examples, illustration, report, theorems
 from sameluck.paper.chapters import Chapter, Record, Settings
 from sameluck.randomness import streams
 
@@ -24,7 +24,7 @@ PaperProgress: TypeAlias = Callable[[str, int, int], object]
 
 MIN_REPLICATIONS = 100  # with fewer, a standard error is too rough for any comparison
 
-THEOREMS = (*theorems.CHAPTERS, variances.VARIANCE, asymptotics.UCB)
+THEOREMS = (*theorems.CHAPTERS, asymptotics.VARIANCE, asymptotics.UCB)
 CHAPTERS = (*illustration.CHAPTERS, *examples.CHAPTERS, *THEOREMS, examples.BEYOND)
 GROUPS = {"examples": examples.CHAPTERS, "theorems": THEOREMS}
 
@@ -77,7 +77,7 @@ def reproduce(
             else "interrupted before the first part was finished; nothing was written"
         ) from None
     finally:
-        cache.remove_if_empty()
+        _remove_empty([cache.folder, cache.folder.parent])
     return Reproduction(summary, report.as_text(summary, sections))
 
 
@@ -161,10 +161,6 @@ class ChapterCache:
             raise Invalid(
                 f"cannot write to {str(self.folder.parent)!r}: {reason}; name another --out"
             ) from None
-
-    def remove_if_empty(self) -> None:
-        """Remove the folder if no chapter was finished."""
-        _remove_empty([self.folder, self.folder.parent])
 
     def load(self, chapter: Chapter) -> Record | None:
         """Return the result of the chapter's last run, if it had these settings and this code."""

@@ -1,5 +1,20 @@
 """Exceptions, and the exit code of the command line for each of them.
 
+SameluckError
+  Invalid        an argument is not valid                      (also a ValueError)    exit code 2
+    TooLarge     the results do not fit into memory                                   exit code 2
+    Unplayable   a policy raised an error or chose an arm that does not exist         exit code 2
+  Missing        an optional dependency is not installed       (also an ImportError)  exit code 2
+  Interrupted    Ctrl-C was pressed; some results were kept                           exit code 130
+  AddressReused  a policy read a random number twice                                  exit code 1
+  Unknown        no experiment or assignment has that name     (also a LookupError)   exit code 2
+  Conflict       the call contradicts an earlier one                                  exit code 2
+  Diverged       a ledger differs from what its policies request                      exit code 1
+    OtherVersion a policy's code in this process differs from the experiment's        exit code 1
+  Unavailable    the database cannot be used at the moment                            exit code 1
+    Misconfigured  the database's address, rights or settings must be changed         exit code 2
+    Closed       the store was closed                                                 exit code 1
+
 A message names the object, the rule, the value and the remedy.
 """
 

@@ -25,6 +25,7 @@ import psycopg
 import users
 
 import sameluck as sl
+from sameluck.live.databases.postgres_connection import DeadlineConnection
 from sameluck.live.databases.postgres_transaction import PostgresTransaction
 
 ENVIRONMENT = sl.Bernoulli((0.4, 0.6))
@@ -99,6 +100,7 @@ class FailPoints:
     def instrument(self):
         points, connect = self, sqlite3.connect
         execute, commit = psycopg.Cursor.execute, PostgresTransaction.commit
+        send = DeadlineConnection.send
 
         class Mortal(sqlite3.Connection):
             def execute(self, statement, *rest):
@@ -117,12 +119,16 @@ class FailPoints:
             run = partial(execute, cursor, statement, *rest, **options)
             return points.around(cursor.connection, text, run)
 
+        def mortal_send(connection, statement, *rest):
+            points.around(connection, statement, partial(send, connection, statement, *rest))
+
         def mortal_commit(transaction):
             commit(transaction)
             points.after_commit(transaction.connection)
 
         sqlite3.connect = partial(connect, factory=Mortal)
         psycopg.Cursor.execute, PostgresTransaction.commit = mortal_execute, mortal_commit
+        DeadlineConnection.send = mortal_send
 
 
 def die():

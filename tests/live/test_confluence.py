@@ -16,7 +16,6 @@ from typing import NamedTuple
 from unittest import mock
 
 import numpy as np
-import psycopg
 import pytest
 import users
 from hypothesis import HealthCheck, given, settings
@@ -24,6 +23,7 @@ from hypothesis import strategies as st
 
 import literal
 import sameluck as sl
+from sameluck.live.databases.postgres_connection import DeadlineConnection
 from sameluck.runs import Runs
 
 pytestmark = pytest.mark.slow
@@ -119,21 +119,20 @@ class Faults:
 
     @contextlib.contextmanager
     def installed(self):
-        faults, execute = self, psycopg.Cursor.execute
+        faults, send = self, DeadlineConnection.send
 
         class Fallible(sqlite3.Connection):
             def execute(self, statement, *rest):
                 faults.before(self, statement)
                 return super().execute(statement, *rest)
 
-        def fallible(cursor, statement, *rest, **options):
-            if isinstance(statement, str):
-                faults.before(cursor.connection, statement)
-            return execute(cursor, statement, *rest, **options)
+        def fallible(connection, statement, *rest):
+            faults.before(connection, statement)
+            send(connection, statement, *rest)
 
         with (
             mock.patch.object(sqlite3, "connect", partial(sqlite3.connect, factory=Fallible)),
-            mock.patch.object(psycopg.Cursor, "execute", fallible),
+            mock.patch.object(DeadlineConnection, "send", fallible),
         ):
             yield
 

@@ -142,7 +142,7 @@ PRONOUN_LIKE = {
 MAX_PRONOUNS = 2.0  # per 1,000 lines
 WEAK_OPENINGS = {"The", "Of", "By", "As", "That", "Those", "What", "Whether", "To", "How"}
 MAX_WEAK_SHARE = 0.03
-MAX_MODULES = 16
+MAX_MODULES = 14
 
 
 def nodes_of_the_source():

@@ -110,7 +110,7 @@ class TestContract(AssignmentRules, RewardRules):
 class Slow:
     """A database in memory that makes no transaction while it is held up."""
 
-    kind, read_only = "sqlite", False
+    read_only = False  # no `kind`: batches are made one at a time
 
     def __init__(self):
         self._database = Sqlite(None)

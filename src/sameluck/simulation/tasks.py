@@ -28,6 +28,7 @@ _ROWS = 1 << 16  # replications whose interactions are counted at once
 _PERIOD, _ARM, _RANDOMISED_ARM = 5e-9, 2e-9, 1e-8
 _OBJECT_PERIOD = 5e-6
 _MIN_TASK_SECONDS = 4e-3  # preparing a task takes about a tenth of a millisecond
+_MIN_OBJECT_TASK_SECONDS = 1e-3  # less, so that objects run on several processes sooner
 
 Runner: TypeAlias = PolicyRunner | ObjectRunner
 
@@ -89,8 +90,9 @@ def split(
 ) -> list[Task]:
     """Cut the work into tasks of about `seconds`, and at least `tasks_each` per worker and policy.
 
-    There are fewer if a task would last less than 4 ms. A policy's time is estimated from the number of arms,
-    unless it was measured. A design that indexes rewards by period needs all policies of a replication in one task.
+    There are fewer if a task would last less than 4 ms (Python objects: 1 ms). A policy's time is estimated from the
+    number of arms, unless it was measured. A design that indexes rewards by period needs all policies of a
+    replication in one task.
     """
     names = tuple(work.experiment.policies)
     groups = [names] if work.experiment.design.indexed_by_period else [(name,) for name in names]
@@ -99,7 +101,9 @@ def split(
         period = sum((measured or {}).get(name) or seconds_of_period(work, name) for name in group)
         replication = period * int(work.checkpoints[-1])  # seconds
         largest = max(1, int(seconds / replication))
-        smallest = ceil(_MIN_TASK_SECONDS / replication)
+        has_objects = not work.makers.keys().isdisjoint(group)
+        shortest = _MIN_OBJECT_TASK_SECONDS if has_objects else _MIN_TASK_SECONDS
+        smallest = ceil(shortest / replication)
         fair = ceil(len(work.replications) / (tasks_each * workers))
         for numbers in _cut(work.replications, min(largest, max(smallest, fair))):
             tasks.append(Task(len(tasks), group, numbers, replication * len(numbers)))

@@ -2,10 +2,14 @@
 
 import asyncio
 import contextlib
+import gc
 import inspect
+import json
+import os
 import socket
 import threading
 import time
+import warnings
 from decimal import Decimal
 
 import httpx
@@ -419,3 +423,149 @@ def test_names_are_parts_of_a_path(server):
                 live.disable_arm(arm)
             with pytest.raises(sl.Unknown):
                 client.load(arm)
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+def test_a_forked_process_has_connections_of_its_own(server):
+    with server.client() as client:
+        live = client.start("forked", EXPERIMENT.replace(horizon=100), options=LIVE)
+        id = live.assign("before").id  # now a connection is open
+        reader, writer = os.pipe()
+        children = [os.fork() for _ in range(2)]  # the second forks too: three children
+        mine = {live.describe(id).id for _ in range(30)}
+        if 0 in children:
+            os.write(writer, b"+" if mine == {id} else b"-")
+            os._exit(0)
+        for child in children:
+            os.waitpid(child, 0)
+        assert mine == {id}
+        os.close(writer)
+        with os.fdopen(reader, "rb") as answers:
+            assert answers.read() == b"+" * 3
+
+
+def test_a_client_may_be_used_in_one_event_loop_after_another(server):
+    with server.client() as client:
+        client.start("loops", EXPERIMENT, options=LIVE)
+    url, token = server.process.url, server.process.token
+    client = sl.AsyncClient(url, token=token, timeout=5.0)
+
+    async def main():
+        return (await (await client.load("loops")).assign("u")).enrolled
+
+    with warnings.catch_warnings():
+        warnings.simplefilter(
+            "ignore", ResourceWarning
+        )  # a loop is closed while connections are open
+        assert asyncio.run(main())
+        assert asyncio.run(main())
+        asyncio.run(client.close())
+        client = None
+        gc.collect()
+
+
+def test_a_closed_client_says_so(server):
+    client = server.client()
+    live = client.start("closed", EXPERIMENT, options=LIVE)
+    client.close()
+    client.close()
+    for call in (client.names, live.status, lambda: live.assign("u")):
+        with pytest.raises(sl.Closed, match="the client is closed"):
+            call()
+
+    async def main():
+        client = sl.AsyncClient(server.process.url, token=server.process.token)
+        await client.names()
+        await client.close()
+        with pytest.raises(sl.Closed):
+            await client.names()
+
+    asyncio.run(main())
+
+
+class Interrupted(httpx.BaseTransport):
+    """Passes requests on; the first answer is lost because of Ctrl-C."""
+
+    def __init__(self):
+        self.inner, self.sent = httpx.HTTPTransport(), []
+
+    def handle_request(self, request):
+        self.sent.append(request.url.path.rsplit("/", 1)[-1])
+        response = self.inner.handle_request(request)
+        if len(self.sent) == 1:
+            response.close()
+            raise KeyboardInterrupt
+        return response
+
+    def close(self):
+        self.inner.close()
+
+
+def test_a_unit_that_was_interrupted_by_ctrl_c_does_not_count(server):
+    with server.client() as client:
+        client.start("interrupted", EXPERIMENT, options=LIVE)
+    transport = Interrupted()
+    with server.client(transport=transport) as client:
+        live = client.load("interrupted", fallback="red")
+        with pytest.raises(KeyboardInterrupt):
+            live.assign("u")
+        assert live.assign("v").enrolled
+        assert transport.sent == ["assignments", "void", "assignments"]
+        assert (live.status().waiting, live.status().voided) == (1, 1)
+
+
+def test_a_unit_whose_task_was_cancelled_does_not_count():
+    sent = []
+
+    async def answer(request):
+        sent.append((request.url.path.rsplit("/", 1)[-1], json.loads(request.content)))
+        if len(sent) < 3:  # the unit's task and the next unit's task are cancelled
+            await asyncio.sleep(60)
+        if sent[-1][0] == "void":
+            return httpx.Response(204)
+        answer = {"id": "asg_1", "arm": "red", "enrolled": True, "reason": "ASSIGNED"}
+        return httpx.Response(201, json=answer)
+
+    async def main():
+        transport = httpx.MockTransport(answer)
+        async with sl.AsyncClient("http://service", timeout=60, transport=transport) as client:
+            live = await client.load("socks", fallback="red")
+            for unit in "uv":
+                with pytest.raises(TimeoutError):
+                    await asyncio.wait_for(live.assign(unit), 0.05)
+            assert (await live.assign("w")).enrolled
+
+    asyncio.run(main())
+    assert [name for name, _ in sent] == ["assignments", "void", "void", "assignments"]
+    assert sent[2][1]["units"] in (["u", "v"], ["v", "u"])  # both: the first void was cancelled
+
+
+def test_an_invalid_unit_whose_answer_was_lost_is_forgotten(server):
+    with server.client() as client:
+        client.start("unhashable", EXPERIMENT, options=LIVE)
+    faults = Flaky(["lost"] * 3)
+    with server.client(transport=faults, timeout=0.2) as client:
+        live = client.load("unhashable", fallback="red")
+        assert live.assign_many([["a list"], "", "u"])[2].reason == "UNAVAILABLE"
+        faults.faults.clear()
+        assert live.assign("v").enrolled
+        assert "void" in faults.sent
+
+
+@pytest.mark.parametrize(
+    ("content", "call"),
+    [
+        (b"[" * 100_000, lambda live: live.status()),
+        (b'{"answers": []}', lambda live: live.assign_many(["u"], strict=True)),
+        (b'{"answers": []}', lambda live: live.reward_many([("asg_1", 1.0)])),
+    ],
+    ids=["nested", "assignments", "rewards"],
+)
+@pytest.mark.parametrize("status", [200, 500])
+def test_an_answer_that_does_not_fit_its_call_is_no_answer(status, content, call):
+    headers = {"Content-Type": "application/json"}
+    transport = httpx.MockTransport(
+        lambda _: httpx.Response(status, content=content, headers=headers)
+    )
+    with sl.Client("http://service", transport=transport) as client, pytest.raises(sl.Unavailable):
+        call(client.load("socks", fallback="red"))

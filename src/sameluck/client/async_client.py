@@ -6,7 +6,6 @@ coroutines with a sender that never suspends.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from functools import wraps
 from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
@@ -17,13 +16,13 @@ from sameluck.client import calls
 from sameluck.client.calls import Call, ExperimentCalls
 from sameluck.client.connection import (
     ASSIGN_SECONDS,
+    MAX_ITEMS,
     AsyncSender,
     Connection,
     NotReceived,
-    Sender,
 )
 from sameluck.client.decoding import ExperimentDocument, trace_of
-from sameluck.errors import Invalid, SameluckError, Unavailable, Unknown, shown
+from sameluck.errors import Closed, Invalid, SameluckError, Unavailable, Unknown, shown
 from sameluck.experiment import Experiment
 from sameluck.live import Assignment, LiveOptions, Receipt, Reward, Status
 from sameluck.live.options import as_options
@@ -33,9 +32,6 @@ from sameluck.live.users.units import Unit, is_id
 from sameluck.trajectories import Trace
 from sameluck.validation import require_flag, require_list, require_name
 
-MAX_ITEMS = 1_000  # in one request
-MAX_UNDELIVERED = 10_000  # units that are remembered
-
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -43,12 +39,12 @@ T = TypeVar("T")
 class ClientCore:
     """Experiments of a service, called through a sender."""
 
-    def __init__(self, connection: Connection, sender: Sender) -> None:
-        self._connection, self._sender = connection, sender
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
 
     async def close(self) -> None:
         """Close the connections."""
-        await self._sender.close()
+        await self._connection.close()
 
     async def names(self) -> list[str]:
         """Return the names of the service's experiments, the oldest first."""
@@ -56,7 +52,7 @@ class ClientCore:
 
     async def statuses(self) -> list[Status]:
         """Return the status of every experiment, the oldest first."""
-        return await self.send(calls.list_statuses())
+        return await self._connection.send(calls.list_statuses())
 
     async def start(
         self,
@@ -75,7 +71,9 @@ class ClientCore:
             paused: Enrol no unit until `resume` is called.
         """
         call = calls.create(name, experiment, as_options(options), paused=paused)
-        return AsyncRemoteExperiment(self, name, None, await self.send(call))
+        return AsyncRemoteExperiment(
+            self._connection, name, None, await self._connection.send(call)
+        )
 
     async def load(self, name: str, *, fallback: str | None = None) -> AsyncRemoteExperiment:
         """Return an experiment of the service.
@@ -85,27 +83,18 @@ class ClientCore:
             fallback: The arm for units while the service is unavailable. If it is given, this call sends nothing;
                 otherwise the fallback arm is read from the service now.
         """
-        document = await self.send(calls.show(name)) if fallback is None else None
-        return AsyncRemoteExperiment(self, name, fallback, document)
+        document = await self._connection.send(calls.show(name)) if fallback is None else None
+        return AsyncRemoteExperiment(self._connection, name, fallback, document)
 
     async def delete(self, name: str, *, reason: str = "") -> None:
         """Delete an experiment that is stopped, complete or failed, with its ledger and its audit log."""
-        await self.send(calls.delete(name, reason))
-
-    async def send(self, call: Call[T], *, is_assign: bool = False) -> T:
-        """Send a call, again where that is safe; raise the embedded call's error, or `Unavailable`."""
-        return await self._connection.send(self._sender, call, is_assign=is_assign)
+        await self._connection.send(calls.delete(name, reason))
 
 
 class AsyncClient(ClientCore):
-    """Experiments of a service, with the methods of a `Store`; use it with `async with`.
+    """Experiments of a service, with the methods of a `Store` as coroutines; use it with `async with`.
 
-    Args:
-        url: The address of the service, such as `http://127.0.0.1:8321`.
-        token: A token; the variable SAMELUCK_TOKEN if not given.
-        timeout: Seconds that `assign` may take, all attempts together, before it answers with the fallback arm.
-            The other calls for users have 5 seconds, or `timeout` if that is longer.
-        transport: A transport of httpx, in place of the network.
+    It has the arguments of `Client`, but for a transport: an `httpx.AsyncBaseTransport`.
     """
 
     def __init__(
@@ -116,8 +105,7 @@ class AsyncClient(ClientCore):
         timeout: float = ASSIGN_SECONDS,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
-        connection = Connection(url, token, timeout)
-        super().__init__(connection, AsyncSender(connection.url, connection.headers, transport))
+        super().__init__(Connection(url, token, timeout, AsyncSender, transport))
 
     async def __aenter__(self) -> AsyncClient:
         return self
@@ -132,7 +120,7 @@ def _sent(
 
     @wraps(method)
     async def send(self: AsyncRemoteExperiment, /, *arguments: P.args, **named: P.kwargs) -> T:
-        return await self._client.send(method(self._calls, *arguments, **named))
+        return await self._connection.send(method(self._calls, *arguments, **named))
 
     return send
 
@@ -142,20 +130,16 @@ class AsyncRemoteExperiment:
 
     def __init__(
         self,
-        client: ClientCore,
+        connection: Connection,
         name: str,
         fallback: str | None,
         document: ExperimentDocument | None = None,
     ) -> None:
         self.name = name
         self.last_read: Experiment | None = None
-        self._client = client
+        self._connection = connection
         self._calls = ExperimentCalls(name)
         self._fallback = fallback
-        # Units that may be enrolled although their answer was lost: they saw the fallback arm, so that their
-        # assignments are voided before the next call. Threads share the blocking client, hence the lock.
-        self._undelivered: dict[Unit, None] = {}
-        self._lock = threading.Lock()
         if document is not None:
             self._take(document)
         if fallback is not None:
@@ -174,7 +158,7 @@ class AsyncRemoteExperiment:
 
     async def refresh(self) -> Experiment:
         """Read the experiment again, with the policies that were added since."""
-        return self._take(await self._client.send(calls.show(self.name)))
+        return self._take(await self._connection.send(calls.show(self.name)))
 
     def _take(self, document: ExperimentDocument) -> Experiment:
         self.last_read = Experiment.from_dict(document["experiment"])
@@ -191,11 +175,9 @@ class AsyncRemoteExperiment:
         require_flag("strict", strict)
         try:
             await self._void_undelivered()
-            answer = await self._client.send(self._calls.assign(unit), is_assign=True)
-        except Unavailable as error:
-            if strict:
-                raise
-            return self._mark_undelivered([unit], error)
+            answer = await self._connection.send(self._calls.assign(unit), is_assign=True)
+        except BaseException as error:
+            return self._undelivered([unit], error, strict=strict)
         self._note_fallback([answer])
         return answer
 
@@ -208,11 +190,11 @@ class AsyncRemoteExperiment:
         for batch in _batches("assign_many: units", units):
             try:
                 await self._void_undelivered()
-                answers += await self._client.send(self._calls.assign_many(batch), is_assign=True)
-            except Unavailable as error:
-                if strict:
-                    raise
-                answers += [self._mark_undelivered(batch, error)] * len(batch)
+                answers += await self._connection.send(
+                    self._calls.assign_many(batch), is_assign=True
+                )
+            except BaseException as error:
+                answers += [self._undelivered(batch, error, strict=strict)] * len(batch)
         self._note_fallback(answers)
         return answers
 
@@ -222,26 +204,24 @@ class AsyncRemoteExperiment:
             if isinstance(answer, Assignment) and not answer.enrolled:
                 self._fallback = answer.arm
 
-    def _mark_undelivered(self, units: Iterable[Unit], error: Unavailable) -> Assignment:
-        """Return the fallback answer for units, and remember to void assignments that the service may have made."""
-        if self._fallback is None:  # the experiment was never read, so that no arm is known
+    def _undelivered(
+        self, units: Sequence[Unit], error: BaseException, *, strict: bool
+    ) -> Assignment:
+        """Return the fallback answer for units, or raise the error; remember to void what the service assigned."""
+        if _may_be_lost(error) and not isinstance(error, NotReceived):
+            self._connection.add_undelivered(self.name, units)
+        is_unavailable = isinstance(error, Unavailable) and not isinstance(error, Closed)
+        if strict or not is_unavailable or self._fallback is None:
             raise error
-        with self._lock:
-            if not isinstance(error, NotReceived) and len(self._undelivered) < MAX_UNDELIVERED:
-                self._undelivered.update(dict.fromkeys(units))
         return Assignment(None, self._fallback, enrolled=False, reason=UNAVAILABLE)
 
     async def _void_undelivered(self) -> None:
-        with self._lock:
-            units = list(self._undelivered)[:MAX_ITEMS]
-            for unit in units:
-                del self._undelivered[unit]
-        if units:
+        if units := self._connection.take_undelivered(self.name):
             try:
-                await self._client.send(self._calls.void_units(units), is_assign=True)
-            except Unavailable:  # tried again before the next assignment
-                with self._lock:
-                    self._undelivered.update(dict.fromkeys(units))
+                await self._connection.send(self._calls.void_units(units), is_assign=True)
+            except BaseException as error:
+                if _may_be_lost(error):  # tried again before the next assignment
+                    self._connection.add_undelivered(self.name, units)
                 raise
 
     async def reward(self, id: str | None, value: float) -> Receipt:
@@ -251,7 +231,7 @@ class AsyncRemoteExperiment:
             raise report
         if id is None:
             return _not_enrolled(report.value)
-        return await self._client.send(self._calls.reward(*report))
+        return await self._connection.send(self._calls.reward(*report))
 
     async def reward_many(
         self, pairs: Iterable[tuple[str | None, float]]
@@ -263,28 +243,28 @@ class AsyncRemoteExperiment:
         ]
         answers: list[Receipt | SameluckError] = []
         for batch in _batches("reward_many: pairs", enrolled):
-            answers += await self._client.send(self._calls.reward_many(batch))
+            answers += await self._connection.send(self._calls.reward_many(batch))
         received = iter(answers)
         return [_unsent(report) or next(received) for report in reports]
 
     async def expose(self, id: str | None) -> None:
         """Report that the unit has seen its arm."""
         if id is not None:
-            await self._client.send(self._calls.expose(id))
+            await self._connection.send(self._calls.expose(id))
 
     async def void(self, id: str | None) -> None:
         """Report that the unit never saw its arm."""
         if id is not None:
-            await self._client.send(self._calls.void(id))
+            await self._connection.send(self._calls.void(id))
 
     async def disable_arm(self, arm: str, *, reason: str = "", fallback: str | None = None) -> None:
         """Show an arm to nobody, as `LiveExperiment.disable_arm` does."""
-        await self._client.send(self._calls.disable_arm(arm, reason=reason, fallback=fallback))
+        await self._connection.send(self._calls.disable_arm(arm, reason=reason, fallback=fallback))
         self._fallback = fallback or self._fallback  # also while the service is unavailable
 
     async def trace(self, replication: int = 0) -> Trace:
         """Return every period of one replication that each policy has completed."""
-        record = await self._client.send(self._calls.trace(replication))
+        record = await self._connection.send(self._calls.trace(replication))
         return trace_of(await self.refresh(), record)
 
     describe = _sent(ExperimentCalls.describe)
@@ -314,6 +294,12 @@ class _Report(NamedTuple):
 
     id: str | None
     value: float
+
+
+def _may_be_lost(error: BaseException) -> bool:
+    """Return whether the service may have answered a call that raised an error, without the caller's knowledge."""
+    # An error that is no `Exception` ends the caller's wait: Ctrl-C, or a task that is cancelled.
+    return isinstance(error, Unavailable) or not isinstance(error, Exception)
 
 
 def _batches(name: str, items: Iterable[T]) -> list[Sequence[T]]:

@@ -83,9 +83,7 @@ class Client(_Blocking[ClientCore]):
         timeout: float = ASSIGN_SECONDS,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
-        connection = Connection(url, token, timeout)
-        sender = BlockingSender(connection.url, connection.headers, transport)
-        super().__init__(ClientCore(connection, sender))
+        super().__init__(ClientCore(Connection(url, token, timeout, BlockingSender, transport)))
 
     def __enter__(self) -> Client:
         return self

@@ -8,6 +8,7 @@ import os
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from numbers import Real
 from pathlib import Path
 from typing import Any, Generic, TypeAlias, TypeVar
@@ -196,9 +197,12 @@ class ExperimentCalls:
         return Call("POST", path, lambda a: Assignment(**a.json), body, for_user=True)
 
     def assign_many(self, units: Sequence[Unit]) -> Call[list[Assignment | SameluckError]]:
-        body = {"units": [json_unit(unit) for unit in units]}
-        path = f"{self.path}/assignments/batch"
-        return Call("POST", path, lambda a: answers_of(a, Assignment), body, for_user=True)
+        path, body = (
+            f"{self.path}/assignments/batch",
+            {"units": [json_unit(unit) for unit in units]},
+        )
+        read = partial(answers_of, record_class=Assignment, count=len(units))
+        return Call("POST", path, read, body, for_user=True)
 
     def void_units(self, units: Iterable[Unit]) -> Call[None]:
         """Void the assignments of units whose arm was not delivered."""
@@ -220,8 +224,8 @@ class ExperimentCalls:
         self, pairs: Sequence[tuple[str | None, float]]
     ) -> Call[list[Receipt | SameluckError]]:
         body = {"rewards": [{"id": id, "value": value} for id, value in pairs]}
-        path = "/v1/rewards/batch"
-        return Call("POST", path, lambda a: answers_of(a, Receipt), body, for_user=True)
+        read = partial(answers_of, record_class=Receipt, count=len(pairs))
+        return Call("POST", "/v1/rewards/batch", read, body, for_user=True)
 
     def describe(self, id: str) -> Call[AssignmentDetails]:
         """Return all details of an assignment, for the analyst."""

@@ -5,25 +5,44 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any, Protocol, TypeVar
+from weakref import WeakSet
 
 import httpx
 
 from sameluck.client.calls import Call
 from sameluck.client.decoding import RETRY_STATUSES, Answer
-from sameluck.errors import Invalid, SameluckError, Unavailable, shown
+from sameluck.errors import Closed, Invalid, SameluckError, Unavailable, shown
 from sameluck.live.calls.timing import MAX_FAILURES, CircuitBreaker, seconds_left, time_limit
+from sameluck.live.users.units import Unit, is_unit
 from sameluck.validation import require_number
 
 TOKEN_VARIABLE = "SAMELUCK_TOKEN"
 # Time limits of calls for an arm, of the other calls for a user, and of all other calls.
 ASSIGN_SECONDS, USER_SECONDS, MAX_SECONDS = 1.0, 5.0, 35.0
-NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout)  # the service has not received the call
+# The service has not received the call.
+NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 MIN_PAUSE, MAX_PAUSE = 0.05, 1.0
+MAX_ITEMS = 1_000  # in one request
+MAX_UNDELIVERED = 10_000  # units of an experiment that are remembered
 
 T = TypeVar("T")
+
+
+_in_this_process: WeakSet[Connection] = WeakSet()
+
+
+def _after_fork() -> None:
+    for connection in list(_in_this_process):
+        connection.begin()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 class NotReceived(Unavailable):
@@ -31,9 +50,16 @@ class NotReceived(Unavailable):
 
 
 class Connection:
-    """Settings of one client, and whether the service answered its last calls."""
+    """Settings of one client, its open connections, and whether the service answered its last calls."""
 
-    def __init__(self, url: str, token: str | None, timeout: float) -> None:
+    def __init__(
+        self,
+        url: str,
+        token: str | None,
+        timeout: float,
+        sender_class: Callable[[str, Mapping[str, str], T], Sender],
+        transport: T,
+    ) -> None:
         if not _is_address(url):
             message = f"a service's address is text such as 'http://host:8321', got {shown(url)}"
             raise Invalid(message)
@@ -47,23 +73,59 @@ class Connection:
         self.headers = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
         if secret:
             self.headers["Authorization"] = f"Bearer {secret}"
-        self._breaker = CircuitBreaker()
+        self._make_sender = partial(sender_class, self.url, self.headers, transport)
+        self.begin()
+        _in_this_process.add(self)
 
-    async def send(self, sender: Sender, call: Call[T], *, is_assign: bool) -> T:
-        """Send a call, again where that is safe, and return the value of its answer."""
+    def begin(self) -> None:
+        """Begin without connections, failures and lost answers.
+
+        A forked process calls this. On its parent's connections it would read answers to its parent's calls, locks
+        may be held by threads that it does not have, and its parent voids what was undelivered.
+        """
+        self._sender = self._make_sender()
+        self._breaker = CircuitBreaker()
+        # Units by experiment that may be enrolled although their answer was lost. They did not see the enrolled arm,
+        # so their assignments are voided before the next call. Threads share the blocking client, hence the lock.
+        self._undelivered: dict[str, dict[Unit, None]] = {}
+        self._lock = threading.Lock()
+
+    async def close(self) -> None:
+        await self._sender.close()
+
+    def add_undelivered(self, name: str, units: Iterable[Unit]) -> None:
+        """Remember units of an experiment whose assignments are to be voided, unless too many are remembered."""
+        with self._lock:
+            remembered = self._undelivered.setdefault(name, {})
+            if len(remembered) < MAX_UNDELIVERED:
+                # An invalid unit was not assigned an arm, and the service would refuse the whole list.
+                remembered.update(dict.fromkeys(filter(is_unit, units)))
+
+    def take_undelivered(self, name: str) -> list[Unit]:
+        """Return remembered units, at most as many as a request takes; no other call will return them."""
+        with self._lock:
+            remembered = self._undelivered.get(name, {})
+            units = list(remembered)[:MAX_ITEMS]
+            for unit in units:
+                del remembered[unit]
+        return units
+
+    async def send(self, call: Call[T], *, is_assign: bool = False) -> T:
+        """Send a call, again where that is safe; raise the embedded call's error, or `Unavailable`."""
         self._check_tried()
         seconds = self.timeout
         if not is_assign:
             seconds = max(seconds, USER_SECONDS if call.for_user else MAX_SECONDS)
         try:
-            value = self._value(call, await self._answer(sender, call, Attempts(call, seconds)))
+            value = self._value(call, await self._answer(call, Attempts(call, seconds)))
         except SameluckError as error:
             self._breaker.end(error)
             raise
         self._breaker.end(None)
         return value
 
-    async def _answer(self, sender: Sender, call: Call[object], attempts: Attempts) -> Answer:
+    async def _answer(self, call: Call[object], attempts: Attempts) -> Answer:
+        sender = self._sender
         while True:
             answer: Answer | None = None
             failure: Exception | None = None
@@ -71,6 +133,10 @@ class Connection:
                 answer = await sender.send(call, attempts)
             except (httpx.HTTPError, TimeoutError) as error:
                 failure = error
+            except RuntimeError:
+                if sender.is_closed:  # perhaps by another thread, during the call
+                    raise Closed("the client is closed; make a new client") from None
+                raise
             sent = not isinstance(failure, NOT_SENT)
             # An answer such as 503 is retried too; if no time is left, it is returned as it is.
             pause = attempts.pause_after(answer, sent=sent)
@@ -103,7 +169,7 @@ class Connection:
             return call.read(answer)
         except SameluckError:
             raise
-        except (ValueError, TypeError, LookupError):
+        except (ValueError, TypeError, LookupError, RecursionError):
             raise self._unexpected(answer, "an unexpected response") from None
 
     def _unexpected(self, answer: Answer, content: str) -> Unavailable:
@@ -172,6 +238,10 @@ class Sender(Protocol):
 
     async def close(self) -> None: ...
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether it was closed; then `send` raises `RuntimeError`."""
+
 
 class AsyncSender:
     """Sender for an event loop."""
@@ -180,14 +250,22 @@ class AsyncSender:
         self, url: str, headers: Mapping[str, str], transport: httpx.AsyncBaseTransport | None
     ) -> None:
         checked = checked_transport(transport, httpx.AsyncBaseTransport)
-        self._http = httpx.AsyncClient(base_url=url, headers=headers, transport=checked)
+        self._make = partial(httpx.AsyncClient, base_url=url, headers=headers, transport=checked)
+        # A connection can be used only in the event loop that opened it; `asyncio.run` makes a loop for each call.
+        self._by_loop: dict[asyncio.AbstractEventLoop, httpx.AsyncClient] = {}
+        self.is_closed = False
 
     async def send(self, call: Call[object], attempts: Attempts) -> Answer:
+        if self.is_closed:
+            raise RuntimeError
+        loop = asyncio.get_running_loop()
+        if loop not in self._by_loop:
+            still_open = {k: http for k, http in self._by_loop.items() if not k.is_closed()}
+            self._by_loop = {**still_open, loop: self._make()}
+        stream = self._by_loop[loop].stream
         async with (
             asyncio.timeout(attempts.seconds_left),  # of the whole answer; httpx limits each read
-            self._http.stream(
-                call.method, call.address, content=call.content, timeout=None
-            ) as response,
+            stream(call.method, call.address, content=call.content, timeout=None) as response,
         ):
             content = b"" if is_compressed(response) else await response.aread()
             return Answer(response.status_code, content, media_type_of(response))
@@ -196,7 +274,9 @@ class AsyncSender:
         await asyncio.sleep(seconds)
 
     async def close(self) -> None:
-        await self._http.aclose()
+        self.is_closed = True
+        if http := self._by_loop.get(asyncio.get_running_loop()):
+            await http.aclose()
 
 
 class BlockingSender:
@@ -227,6 +307,10 @@ class BlockingSender:
 
     async def close(self) -> None:
         self._http.close()
+
+    @property
+    def is_closed(self) -> bool:
+        return self._http.is_closed
 
 
 def _limit_reads(event: str, info: Mapping[str, Any]) -> None:

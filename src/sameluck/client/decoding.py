@@ -72,7 +72,12 @@ class Answer(NamedTuple):
         try:
             document = self.json
             return error_of(self.status, str(document["code"]), str(document["detail"]))
-        except (ValueError, TypeError, KeyError):  # an error of a proxy, for instance
+        except (
+            ValueError,
+            TypeError,
+            KeyError,
+            RecursionError,
+        ):  # an error of a proxy, for instance
             return error_of(self.status, "", f"the service answered with status {self.status}")
 
 
@@ -89,14 +94,19 @@ def document_of(answer: Answer) -> ExperimentDocument:
     return {"experiment": record["experiment"], "fallback": record["fallback"]}
 
 
-def answers_of(answer: Answer, record_class: Callable[..., T]) -> list[T | SameluckError]:
+def answers_of(
+    answer: Answer, record_class: Callable[..., T], count: int
+) -> list[T | SameluckError]:
     """Return the answers to a list of units or rewards; an error takes the place of its record."""
-    return [
+    answers = [
         error_of(item["status"], item["code"], item["detail"])
         if "code" in item
         else record_class(**item)
         for item in answer.json["answers"]
     ]
+    if len(answers) != count:
+        raise ValueError(len(answers))
+    return answers
 
 
 def status_of(record: Mapping[str, Any]) -> Status:

@@ -31,6 +31,14 @@ def hash_unit(unit: object, salt: bytes) -> str:
     return hashlib.blake2b(content, key=salt, digest_size=16).hexdigest()
 
 
+def is_unit(unit: object) -> bool:
+    """Return whether a value can be assigned an arm."""
+    try:
+        return bool(hash_unit(unit, b""))
+    except Invalid:
+        return False
+
+
 def json_unit(unit: object) -> object:
     """Return the unit as JSON. An invalid unit becomes a list, which the service rejects."""
     if isinstance(unit, UUID):

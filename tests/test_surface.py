@@ -58,6 +58,71 @@ def test_a_renamed_name_gives_the_new_name(former, now):
     assert not hasattr(sl, former)
 
 
+EXPERIMENT = sl.Experiment(
+    policies={"a": "ucb1", "b": "uniform"}, arms=2, horizon=3, replications=2
+)
+
+
+@pytest.mark.parametrize(
+    ("former", "now", "call"),
+    [
+        ("live", "options", lambda store, _: store.start("name", EXPERIMENT, live={})),
+        ("live", "options", lambda store, _: store.import_log("name", [], live={})),
+        ("live", "options", lambda _, client: client.start("name", EXPERIMENT, live={})),
+        ("least", "min_replications", lambda *_: sl.race({}, "bernoulli(0.5, 0.4)", least=5)),
+        ("most", "max_replications", lambda *_: sl.race({}, "bernoulli(0.5, 0.4)", most=5)),
+    ],
+)
+def test_a_renamed_argument_gives_the_new_name(former, now, call):
+    with (
+        sl.open("sqlite://") as store,
+        sl.Client("http://localhost") as client,
+        pytest.raises(
+            TypeError, match=rf"unexpected keyword argument '{former}'; it is now {now}=$"
+        ),
+    ):
+        call(store, client)
+
+
+def test_a_renamed_attribute_gives_the_new_name():
+    runs = sl.simulate(EXPERIMENT, "bernoulli(0.5, 0.4)")
+    with sl.open("sqlite://") as store:
+        live = store.start("name", EXPERIMENT)
+    for value, former, now in [
+        (runs, "luck", "exploration_excess"),
+        (runs, "stack_depths", "depths"),
+        (live, "live", "options"),
+    ]:
+        with pytest.raises(AttributeError, match=f"no attribute '{former}'; it is now {now}$"):
+            getattr(value, former)
+        assert hasattr(value, now)
+    with pytest.raises(AttributeError, match=r"'Runs' object has no attribute 'nothing'$"):
+        _ = runs.nothing
+    assert pickle.loads(pickle.dumps(runs)).rewards.tolist() == runs.rewards.tolist()
+
+
+@pytest.mark.parametrize(
+    ("owner", "former", "now"),
+    [
+        (sl.AsyncLiveExperiment, "live", "options"),
+        (sl.Plan, "own", "experiment_row"),
+        (sl.Plan, "asked_power", "requested_power"),
+        (sl.Plan, "possible_effect", "max_effect"),
+        (sl.Plan, "prior", "has_prior"),
+        (sl.Plan, "about_pilot", "pilot_notes"),
+        (sl.Race, "movement", "moving_environment"),
+    ],
+)
+def test_a_result_gives_the_new_name_of_an_attribute(owner, former, now):
+    with pytest.raises(AttributeError, match=f"no attribute '{former}'; it is now {now}$"):
+        getattr(object.__new__(owner), former)
+
+
+def test_unknown_options_are_said_to_be_in_options():
+    with sl.open("sqlite://") as store, pytest.raises(sl.Invalid, match="'sticky' in options"):
+        store.start("name", EXPERIMENT, options={"sticky": 1})
+
+
 def test_every_public_name_says_what_it_is_for():
     silent = [name for name in sl.__all__ if not (getattr(sl, name).__doc__ or "").strip()]
     assert silent == []

@@ -13,7 +13,7 @@ SameluckError
     OtherVersion a policy's code in this process differs from the experiment's        exit code 1
   Unavailable    the database cannot be used at the moment                            exit code 1
     Misconfigured  the database's address, rights or settings must be changed         exit code 2
-    Closed       the store was closed                                                 exit code 1
+    Closed       the store or the client was closed                                   exit code 1
 
 A message names the object, the rule, the value and the remedy.
 """
@@ -22,9 +22,14 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import wraps
 from importlib import import_module
 from types import ModuleType
+from typing import NoReturn, ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class SameluckError(Exception):
@@ -113,7 +118,7 @@ class Misconfigured(Unavailable):
 
 
 class Closed(Unavailable):
-    """The store was closed; open it again."""
+    """The store or the client was closed; open it again."""
 
 
 def optional(module: str, extra: str) -> ModuleType:
@@ -153,3 +158,35 @@ def did_you_mean(word: object, valid: Iterable[str]) -> str:
     hint = f"did you mean {closest!r}? " if closest else ""
     more = f", ... ({len(words):,} in all)" if len(words) > MAX_WORDS else ""
     return f"{hint}known: {', '.join(words[:MAX_WORDS])}{more}"
+
+
+def renamed_arguments(**new_names: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Return a decorator: a function answers an argument's former name with a `TypeError` that has the new name."""
+
+    def decorate(function: Callable[P, T]) -> Callable[P, T]:
+        @wraps(function)
+        def call(*arguments: P.args, **named: P.kwargs) -> T:
+            for name in new_names.keys() & named:
+                message = f"{function.__name__}() got an unexpected keyword argument {name!r}"
+                raise TypeError(f"{message}; it is now {new_names[name]}=")
+            return function(*arguments, **named)
+
+        return call
+
+    return decorate
+
+
+def renamed_attributes(**new_names: str) -> Callable[[type[T]], type[T]]:
+    """Return a decorator: a class answers an attribute's former name with the new name, in its `AttributeError`."""
+
+    def decorate(decorated: type[T]) -> type[T]:
+        def missing(self: object, name: str) -> NoReturn:
+            renamed = f"; it is now {new_names[name]}" if name in new_names else ""
+            message = f"{type(self).__name__!r} object has no attribute {name!r}{renamed}"
+            raise AttributeError(message, name=name, obj=self)
+
+        # Not in the class body, where a type checker would take every name for an attribute.
+        decorated.__getattr__ = missing  # type: ignore[attr-defined]
+        return decorated
+
+    return decorate

@@ -17,7 +17,7 @@ from sameluck import text_forms
 from sameluck.arrays import Floats, Ints
 from sameluck.environments.base import Environment
 from sameluck.environments.registry import as_environment
-from sameluck.errors import Invalid, optional, shown
+from sameluck.errors import Invalid, optional, renamed_attributes, shown
 from sameluck.experiment import Capabilities, Experiment, capabilities_of
 from sameluck.files import write_whole
 from sameluck.frames import Frames
@@ -26,6 +26,7 @@ _FILE_KEYS = {"exploration_excess": "luck"}  # arrays with another key in files
 _BY_REPLICATION = ("rewards", "pulls", "interactions", "totals", "exploration_excess", "observed")
 
 
+@renamed_attributes(luck="exploration_excess", stack_depths="depths")
 @dataclass(frozen=True, eq=False)
 class Runs(Frames):
     """Outcome of an experiment. Array axes are always replication, policy, checkpoint, arm.

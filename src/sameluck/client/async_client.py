@@ -22,7 +22,15 @@ from sameluck.client.connection import (
     NotReceived,
 )
 from sameluck.client.decoding import ExperimentDocument, trace_of
-from sameluck.errors import Closed, Invalid, SameluckError, Unavailable, Unknown, shown
+from sameluck.errors import (
+    Closed,
+    Invalid,
+    SameluckError,
+    Unavailable,
+    Unknown,
+    renamed_arguments,
+    shown,
+)
 from sameluck.experiment import Experiment
 from sameluck.live import Assignment, LiveOptions, Receipt, Reward, Status
 from sameluck.live.options import as_options
@@ -54,6 +62,7 @@ class ClientCore:
         """Return the status of every experiment, the oldest first."""
         return await self._connection.send(calls.list_statuses())
 
+    @renamed_arguments(live="options")
     async def start(
         self,
         name: str,

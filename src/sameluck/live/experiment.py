@@ -9,7 +9,7 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from sameluck.errors import SameluckError
+from sameluck.errors import SameluckError, renamed_attributes
 from sameluck.experiment import Experiment
 from sameluck.live.control.history import Change
 from sameluck.live.control.policy_changes import PolicyChanges
@@ -69,6 +69,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
 
 
+@renamed_attributes(live="options")
 class LiveExperiment:
     """A running experiment, as `store.start` and `store.load` return it.
 

@@ -12,7 +12,7 @@ from datetime import timedelta
 from functools import partial
 from typing import Any
 
-from sameluck.errors import Conflict, Invalid, SameluckError, shown
+from sameluck.errors import Conflict, Invalid, SameluckError, renamed_arguments, shown
 from sameluck.experiment import Experiment
 from sameluck.live.calls.settings import check_settings, store_settings, timeout_of
 from sameluck.live.calls.timing import time_limit
@@ -128,6 +128,7 @@ class Store:
         with time_limit(seconds):
             self._database.write(lambda _: None)
 
+    @renamed_arguments(live="options")
     def start(
         self,
         name: str,
@@ -157,7 +158,7 @@ class Store:
             return self._load_same(request)
         check_fit(request.experiment, options)
         for caution in feasibility(request.experiment, options):
-            warnings.warn(f"experiment {name!r}: {caution}", stacklevel=2)
+            warnings.warn(f"experiment {name!r}: {caution}", stacklevel=3)
         try:
             live = start(self._database, self.settings, request)
         except Conflict:
@@ -179,6 +180,7 @@ class Store:
         verify_or_fail(replications)
         return live
 
+    @renamed_arguments(live="options")
     def import_log(  # noqa: PLR0913 a log has many columns, an experiment many settings
         self,
         name: str,

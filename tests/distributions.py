@@ -19,6 +19,14 @@ class Mixed:
     def mean(self):
         return self.weight * self.first.mean() + (1 - self.weight) * self.second.mean()
 
+    def std(self):
+        squares = [part.var() + part.mean() ** 2 for part in (self.first, self.second)]
+        weighted = self.weight * squares[0] + (1 - self.weight) * squares[1]
+        return np.sqrt(weighted - self.mean() ** 2)
+
+    def var(self):
+        return self.std() ** 2
+
 
 def lognormal(mean, sigma):
     return stats.lognorm(sigma, scale=mean * np.exp(-(sigma**2) / 2))

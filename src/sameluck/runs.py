@@ -22,7 +22,6 @@ from sameluck.experiment import Capabilities, Experiment, capabilities_of
 from sameluck.files import write_whole
 from sameluck.frames import Frames
 
-_FILE_KEYS = {"exploration_excess": "luck"}  # arrays with another key in files
 _BY_REPLICATION = ("rewards", "pulls", "interactions", "totals", "exploration_excess", "observed")
 
 
@@ -237,8 +236,8 @@ class Runs(Frames):
             "notes": self.notes,
         }
         names = ("checkpoints", *_BY_REPLICATION)
-        named = {_FILE_KEYS.get(name, name): getattr(self, name) for name in names}
-        arrays = {key: array for key, array in named.items() if array is not None}
+        named = {name: getattr(self, name) for name in names}
+        arrays = {name: array for name, array in named.items() if array is not None}
         content = io.BytesIO()
         text = np.array(json.dumps(about).encode())  # as bytes: characters would take four each
         np.savez_compressed(content, about=text, **arrays)
@@ -252,7 +251,8 @@ class Runs(Frames):
             about = json.loads(arrays.pop("about").item())
             experiment = Experiment.from_dict(about["experiment"])
             arrays |= {name: about[name] for name in ("environment", "first")}
-            arrays |= {name: arrays.pop(key) for name, key in _FILE_KEYS.items() if key in arrays}
+            # In version 0.1 the excess valued an arm at 0 before its first pull: it depended on the rewards' origin.
+            arrays.pop("luck", None)
             return cls(experiment, notes=tuple(about.get("notes", ())), **arrays)
         except FileNotFoundError:
             raise Invalid(f"no file {str(path)!r}") from None

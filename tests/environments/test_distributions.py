@@ -60,6 +60,29 @@ def test_it_has_its_law(environment):
         assert first.means[arm] == pytest.approx(law.mean(), rel=1e-10, abs=1e-9)
 
 
+@EVERY
+def test_its_standard_deviations_are_exact(environment):
+    if not environment.is_prior and not environment.is_moving:
+        expected = [law.std() for law in DISTRIBUTIONS[environment]]
+        assert environment.standard_deviations == pytest.approx(expected, rel=1e-9, abs=1e-8)
+
+
+def test_the_other_environments_know_their_standard_deviations():
+    """Of a prior: the root of the mean variance of its instances (a million instances, within 1%)."""
+    assert sl.Bernoulli((0.5, 0.1)).standard_deviations == pytest.approx([0.5, 0.3])
+    assert sl.Gaussian((0.0, 1.0), (2.0, 0.5)).standard_deviations.tolist() == [2.0, 0.5]
+    logged = sl.Empirical(((0.0, 1.0, 5.0), (2.0, 2.0)))
+    assert logged.standard_deviations == pytest.approx([np.std([0, 1, 5]), 0])
+    family = sl.ByFamily((sl.Poisson((4.0,)), logged))
+    assert family.standard_deviations == pytest.approx([2, np.std([0, 1, 5]), 0])
+    generator = np.random.default_rng(SEED)
+    means = generator.beta(2, 3, 1_000_000)
+    expected = np.sqrt((means * (1 - means)).mean())
+    assert sl.BernoulliPrior(2, 3).standard_deviations == pytest.approx([expected], rel=0.01)
+    assert sl.GaussianPrior(noise_sd=(1, 3)).standard_deviations.tolist() == [1, 3]
+    assert sl.PoissonPrior(8, 2).standard_deviations == pytest.approx([2])
+
+
 @pytest.mark.slow
 @EVERY
 def test_compiled_is_plain_python(environment):

@@ -8,8 +8,10 @@ import pytest
 
 import sameluck as sl
 from budget import SEED
-from sameluck.inference.assumptions import scale_mismatch
+from sameluck.environments.registry import as_environment
+from sameluck.inference.assumptions import scale_mismatch, simulated_scale_mismatch
 from sameluck.policies.base import RewardScale, rescaled, reward_scale
+from sameluck.randomness.samplers import exponential
 from sameluck.reporting import cautions
 
 
@@ -93,6 +95,29 @@ def test_a_scale_that_is_too_small_names_each_parameter_and_its_value():
     for remedy in (r"set alpha=\d{6} \(ucb, late\)", r"divide the rewards by \d{3} \(delta\)"):
         assert re.search(remedy, caution)
     assert re.search(r"set prior_sd=1[01]00 and noise_sd=\d{3} \(thompson\)", caution)
+
+
+HEAVY = ("zero_inflated_lognormal(0.05, 0.04, amount=60, sigma=1)", 21.7)
+LOGGED = (sl.Empirical(((0.0,) * 96 + (80.0,) * 4, (0.0,) * 97 + (70.0,) * 3)), 15.7)
+
+
+class OwnScale(NamedTuple):
+    means: tuple[float, ...] = (2.0, 3.0)
+
+
+sl.draws(OwnScale)(lambda parameters, row, arm, bits: parameters.means[arm] * exponential(bits))
+
+
+@pytest.mark.parametrize(("environment", "sd"), [HEAVY, LOGGED, (OwnScale(), 3.3)])
+def test_the_scale_does_not_depend_on_the_seed(environment, sd):
+    """The standard deviation is exact where the environment knows it, else from 120 draws."""
+    experiment = sl.Experiment(policies={"ucb": sl.UCB1()}, arms=2, horizon=9, replications=9)
+    arms = as_environment(environment)
+    mismatches = [
+        simulated_scale_mismatch(experiment.replace(seed=seed), arms) for seed in range(4)
+    ]
+    assert mismatches == mismatches[:1] * 4
+    assert mismatches[0].sd == pytest.approx(sd, rel=0.05)
 
 
 def test_a_scale_that_is_too_large_learns_slowly():

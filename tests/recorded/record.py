@@ -66,10 +66,8 @@ def simulated() -> Iterator[tuple[str, str]]:
             yield f"{name} {design} interactions", digest(runs.interactions)
             trace = sl.trace(definition, environment, 2)
             for index, policy in enumerate(runs.policies):
-                arrays = [
-                    a[:, index]
-                    for a in (runs.rewards, runs.pulls, runs.totals, runs.exploration_excess)
-                ]
+                # Not the exploration excess, which was defined anew in version 0.2.
+                arrays = [array[:, index] for array in (runs.rewards, runs.pulls, runs.totals)]
                 yield f"{name} {design} {policy}", digest(*arrays, *trace[policy])
 
 
@@ -131,7 +129,7 @@ def database_facts(path: Path) -> dict[str, object]:
 
 def runs_facts(runs: sl.Runs) -> dict[str, object]:
     """Return the contents of the recorded runs."""
-    arrays = runs.rewards, runs.pulls, runs.interactions, runs.totals, runs.exploration_excess
+    arrays = runs.rewards, runs.pulls, runs.interactions, runs.totals
     # Version 0.1 had no adjustment for several pairs.
     alone = {} if sl.__dict__.get("__version__") is None else {"simultaneous": "none"}
     effect = sl.compare(runs, **alone).effects[-1]

@@ -7,6 +7,7 @@ import pytest
 
 import sameluck as sl
 from recorded import record
+from sameluck.simulation.verification import difference_from_rerun
 
 FACTS = json.loads((record.HERE / "facts.json").read_text(encoding="utf-8"))
 
@@ -24,6 +25,16 @@ def test_same_bits_as_version_0_1(digests, case):
 
 def test_saved_runs_of_version_0_1_open():
     assert record.runs_facts(sl.Runs.load(record.HERE / "runs.npz")) == FACTS["runs"]
+
+
+def test_the_exploration_excess_of_earlier_versions_is_not_used():
+    """It valued arms without a pull at 0; all else is verified to the bit."""
+    runs = sl.Runs.load(record.HERE / "runs.npz")
+
+    assert (runs.totals is None, runs.exploration_excess) == (False, None)
+    assert difference_from_rerun(runs) is None
+    with pytest.raises(sl.Invalid, match=r"needs runs of simulate\(\.\.\., detail=True\) of this"):
+        sl.compare(runs, adjust="exploration")
 
 
 def test_a_database_of_version_0_1_opens_and_continues(tmp_path):

@@ -61,6 +61,11 @@ class Environment:
         raise NotImplementedError
 
     @property
+    def standard_deviations(self) -> Floats | None:
+        """Standard deviation of each arm's rewards, of a prior's typical instance; None if unknown."""
+        return None
+
+    @property
     def arms(self) -> int | None:
         """Number of arms; None if any number fits."""
         return len(self.means)

@@ -37,6 +37,11 @@ class Beta(_BetaFields, Environment):
     __slots__ = ()
     sample = "beta(0.7, 0.3, concentration=5)"
 
+    @property
+    def standard_deviations(self) -> Floats:
+        means = np.asarray(self.means, float)
+        return np.sqrt(means * (1 - means) / (1 + per_arm(self.concentration, means.size)))
+
     def check(self, arms: int) -> None:
         check_list("Beta.means", self.means, arms, above=0, below=1)
         check_each("Beta.concentration", self.concentration, arms, at_least=1e-6, at_most=1e12)
@@ -74,6 +79,10 @@ class ContinuousUniform(_ContinuousUniformFields, Environment):
     def means(self) -> tuple[float, ...]:
         """Middle of each arm's interval."""
         return tuple((np.asarray(self.low, float) / 2 + np.asarray(self.high, float) / 2).tolist())
+
+    @property
+    def standard_deviations(self) -> Floats:
+        return self.compiled_parameters(0, range(1), len(self.low)).width / np.sqrt(12)
 
     def check(self, arms: int) -> None:
         name = "ContinuousUniform"

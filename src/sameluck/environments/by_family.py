@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import numpy as np
+
 from sameluck import text_forms
+from sameluck.arrays import Floats
 from sameluck.compilation.functions import is_builtin
 from sameluck.environments.base import (
     Environment,
@@ -53,6 +56,12 @@ class ByFamily(_ByFamilyFields, Environment):
     def means(self) -> tuple[float, ...]:
         """Mean reward of each arm."""
         return tuple(float(mean) for family in self._families for mean in family.means)
+
+    @property
+    def standard_deviations(self) -> Floats | None:
+        by_family = [family.standard_deviations for family in self._families]
+        exact = [deviations for deviations in by_family if deviations is not None]
+        return np.concatenate(exact) if len(exact) == len(by_family) else None
 
     def check(self, arms: int) -> None:
         self._check_environments()

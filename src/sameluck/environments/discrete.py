@@ -28,6 +28,11 @@ class Bernoulli(_BernoulliFields, Environment):
     binary = True
     sample = "bernoulli(0.7, 0.3)"
 
+    @property
+    def standard_deviations(self) -> Floats:
+        means = np.asarray(self.means, float)
+        return np.sqrt(means * (1 - means))
+
     def check(self, arms: int) -> None:
         check_list("Bernoulli.means", self.means, arms, at_least=0, at_most=1)
 
@@ -82,6 +87,12 @@ class Categorical(_CategoricalFields, Environment):
         probabilities = np.asarray(self.chances, float)
         return tuple((probabilities @ self._rewards() / probabilities.sum(axis=1)).tolist())
 
+    @property
+    def standard_deviations(self) -> Floats:
+        probabilities = np.asarray(self.chances, float)
+        deviations = self._rewards() - np.array(self.means)[:, None]
+        return np.sqrt((probabilities * deviations**2).sum(axis=1) / probabilities.sum(axis=1))
+
     def _rewards(self) -> Floats:
         if self.values is None:
             return np.arange(1.0, len(self.chances[0]) + 1)
@@ -117,6 +128,10 @@ class Poisson(_PoissonFields, Environment):
 
     __slots__ = ()
     sample = "poisson(3.0, 2.0)"
+
+    @property
+    def standard_deviations(self) -> Floats:
+        return np.sqrt(np.asarray(self.means, float))
 
     def check(self, arms: int) -> None:
         check_list("Poisson.means", self.means, arms, at_least=0, at_most=1e6)

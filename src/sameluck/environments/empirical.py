@@ -74,6 +74,10 @@ class Empirical(_EmpiricalFields, Environment):
         """Average of each arm's values."""
         return tuple(float(np.mean(values)) for values in self.samples)
 
+    @property
+    def standard_deviations(self) -> Floats:
+        return np.array([np.std(values) for values in self.samples])
+
     def check(self, arms: int) -> None:
         if not is_listed(self.samples):
             raise Invalid(

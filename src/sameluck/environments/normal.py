@@ -37,6 +37,10 @@ class Gaussian(_GaussianFields, Environment):
     __slots__ = ()
     sample = "gaussian(1.0, 0.8, sd=1.0)"
 
+    @property
+    def standard_deviations(self) -> Floats:
+        return per_arm(self.sd, len(self.means))
+
     def check(self, arms: int) -> None:
         check_list("Gaussian.means", self.means, arms, **REWARD_LIMITS)
         check_each("Gaussian.sd", self.sd, arms, at_least=0, at_most=MAX_REWARD)
@@ -86,6 +90,12 @@ class GaussianMixture(_GaussianMixtureFields, Environment):
         """Mean reward of each arm."""
         weights = self._weights()
         return tuple(((weights * self.components).sum(axis=1) / weights.sum(axis=1)).tolist())
+
+    @property
+    def standard_deviations(self) -> Floats:
+        weights = self._weights()
+        deviations = np.asarray(self.components, float) - np.array(self.means)[:, None]
+        return np.sqrt(self.sd**2 + (weights * deviations**2).sum(axis=1) / weights.sum(axis=1))
 
     def _weights(self) -> Floats:
         if self.weights is not None:
@@ -150,6 +160,15 @@ class TruncatedGaussian(_TruncatedGaussianFields, Environment):
         density = np.exp(-0.5 * _standard_bounds(parameters) ** 2) / np.sqrt(2 * np.pi)
         means = parameters.mu + parameters.scale * (density[0] - density[1]) / parameters.inside
         return tuple(np.clip(means, parameters.low, parameters.high).tolist())
+
+    @property
+    def standard_deviations(self) -> Floats:
+        parameters = self.compiled_parameters(0, range(1), len(self.mu))
+        bounds = _standard_bounds(parameters)
+        density = np.exp(-0.5 * bounds**2) / np.sqrt(2 * np.pi)
+        slope = (bounds[0] * density[0] - bounds[1] * density[1]) / parameters.inside
+        shift = (density[0] - density[1]) / parameters.inside
+        return np.abs(parameters.scale) * np.sqrt(np.maximum(1 + slope - shift**2, 0))
 
     def check(self, arms: int) -> None:
         name = "TruncatedGaussian"
@@ -217,6 +236,11 @@ class StudentT(_StudentTFields, Environment):
 
     __slots__ = ()
     sample = "student_t(0.3, 0, scale=1, df=3)"
+
+    @property
+    def standard_deviations(self) -> Floats:
+        df = per_arm(self.df, len(self.means))
+        return per_arm(self.scale, len(self.means)) * np.sqrt(df / (df - 2))
 
     def check(self, arms: int) -> None:
         check_list("StudentT.means", self.means, arms, **REWARD_LIMITS)

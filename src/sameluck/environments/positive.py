@@ -28,6 +28,10 @@ class Exponential(_ExponentialFields, Environment):
     __slots__ = ()
     sample = "exponential(1.2, 1.0)"
 
+    @property
+    def standard_deviations(self) -> Floats:
+        return np.array(self.means, float)
+
     def check(self, arms: int) -> None:
         check_list("Exponential.means", self.means, arms, at_least=0, at_most=MAX_REWARD)
 
@@ -51,6 +55,10 @@ class Lognormal(_LognormalFields, Environment):
 
     __slots__ = ()
     sample = "lognormal(22, 20, sigma=0.5)"
+
+    @property
+    def standard_deviations(self) -> Floats:
+        return _lognormal_sds(1.0, self.means, self.sigma, len(self.means))
 
     def check(self, arms: int) -> None:
         check_list("Lognormal.means", self.means, arms, above=0, at_most=_MAX_MEAN)
@@ -82,6 +90,10 @@ class ZeroInflatedLognormal(_ZeroInflatedLognormalFields, Environment):
         """Mean reward of each arm, zeros included."""
         return tuple((np.asarray(self.nonzero, float) * np.asarray(self.amount, float)).tolist())
 
+    @property
+    def standard_deviations(self) -> Floats:
+        return _lognormal_sds(self.nonzero, self.amount, self.sigma, len(self.nonzero))
+
     def check(self, arms: int) -> None:
         name = "ZeroInflatedLognormal"
         check_list(f"{name}.nonzero", self.nonzero, arms, at_least=0, at_most=1)
@@ -110,6 +122,18 @@ def compiled_lognormal(
     deviations = per_arm(sigma, arms)
     mu = np.log(per_arm(means, arms)) - deviations**2 / 2
     return CompiledLognormal(per_arm(nonzero, arms), mu, deviations)
+
+
+def _lognormal_sds(
+    nonzero: float | Sequence[float],
+    means: float | Sequence[float],
+    sigma: float | Sequence[float],
+    arms: int,
+) -> Floats:
+    probability, mean = per_arm(nonzero, arms), per_arm(means, arms)
+    # The second moment minus the squared mean, arranged so that nothing cancels.
+    factor = probability * np.expm1(per_arm(sigma, arms) ** 2) + probability * (1 - probability)
+    return mean * np.sqrt(factor)
 
 
 @draws(CompiledLognormal)

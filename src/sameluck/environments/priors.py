@@ -58,6 +58,11 @@ class BernoulliPrior(_BernoulliPriorFields, _Prior):
         a, b = np.asarray(self.a), np.asarray(self.b)
         return tuple(np.atleast_1d(a / (a + b)).tolist())
 
+    @property
+    def standard_deviations(self) -> Floats:
+        a, b = np.asarray(self.a, float), np.asarray(self.b, float)
+        return np.atleast_1d(np.sqrt(a * b / (a + b) / (a + b + 1)))
+
     def check(self, arms: int) -> None:
         check_each("BernoulliPrior.a", self.a, arms, above=0)
         check_each("BernoulliPrior.b", self.b, arms, above=0)
@@ -94,6 +99,10 @@ class GaussianPrior(_GaussianPriorFields, _Prior):
     def means(self) -> tuple[float, ...]:
         """Prior mean of each arm; a single mean if all arms have the same prior."""
         return tuple(np.atleast_1d(np.asarray(self.mean, float)).tolist())
+
+    @property
+    def standard_deviations(self) -> Floats:
+        return np.atleast_1d(np.asarray(self.noise_sd, float))
 
     def check(self, arms: int) -> None:
         check_each("GaussianPrior.mean", self.mean, arms, **REWARD_LIMITS)
@@ -132,6 +141,10 @@ class PoissonPrior(_PoissonPriorFields, _Prior):
     def means(self) -> tuple[float, ...]:
         """Prior mean of each arm; a single mean if all arms have the same prior."""
         return tuple(np.atleast_1d(np.asarray(self.a) / np.asarray(self.b)).tolist())
+
+    @property
+    def standard_deviations(self) -> Floats:
+        return np.sqrt(self.means)
 
     def check(self, arms: int) -> None:
         check_each("PoissonPrior.a", self.a, arms, above=0, at_most=1e4)

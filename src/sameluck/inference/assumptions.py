@@ -31,7 +31,7 @@ LARGE_VARIANCE = 1.0  # of a pull count, in horizons
 LARGE_SD = 0.7  # of a pull count, in means; about 0.2 for UCB1
 SCALE_FACTOR = 2.0  # between scales that fit
 LIVE_SCALE_FACTOR = 3.0  # where the scale of the rewards is estimated from sums
-_MAX_ARMS, _MAX_REPLICATIONS, _DRAWS = 5, 3, 120
+_MAX_ARMS, _MAX_REPLICATIONS, _DRAWS, _SEED = 5, 3, 120, 0
 _MIN_SURPLUS = 10  # replications beyond the number of arms, to estimate from sums
 
 
@@ -142,7 +142,7 @@ def simulated_scale_mismatch(
     scales = _declared(experiment)
     if not scales:
         return None
-    spreads = [_drawn_spread(experiment, state) for state in environment.moves_between]
+    spreads = [_spread(experiment, state) for state in environment.moves_between]
     widest = Spread(
         max(spread.sd for spread in spreads),
         max(spread.mean for spread in spreads),
@@ -197,30 +197,29 @@ def _changes(policy: Policy, other: Policy) -> Iterator[tuple[str, float]]:
             yield name, float(f"{new:.3g}")
 
 
-def _drawn_spread(experiment: Experiment, environment: Environment) -> Spread:
-    """Return the spread of some arms: exact for rewards 0 and 1, else from a few draws that no simulation reads."""
+def _spread(experiment: Experiment, environment: Environment) -> Spread:
+    """Return the spread of the arms: exact where the environment knows it, else from a few draws."""
     arms = experiment.n_arms
-    has_instances = capabilities_of(environment).has_instances
-    rows = min(experiment.replications, _MAX_REPLICATIONS) if has_instances else 1
-    sampled_arms = np.unique(np.linspace(0, arms - 1, _MAX_ARMS).astype(int)).tolist()
+    rows = _MAX_REPLICATIONS if capabilities_of(environment).has_instances else 1
+    # A seed of its own: a caution that changed with the experiment's seed could not be followed.
+    means = environment.instance_means(_SEED, range(rows), arms)
+    mean = float(np.abs(means).max())
     if environment.binary:
-        means = environment.instance_means(experiment.seed, range(rows), arms)[:, sampled_arms]
-        sd = float(np.sqrt(means * (1 - means)).max())
-        return Spread(sd, float(means.max()), fills_unit_interval=True)
-    parameters = prepared_parameters(environment, experiment.seed, range(rows), arms)
+        return Spread(float(np.sqrt(means * (1 - means)).max()), mean, fills_unit_interval=True)
+    parameters = prepared_parameters(environment, _SEED, range(rows), arms)
     # AUDIT is a stream of its own: drawing from it changes no simulated reward.
-    key = stream(experiment.seed, AUDIT, 0, 0)
+    key = stream(_SEED, AUDIT, 0, 0)
     rewards = np.array(
         [
             [float(draw(parameters, row, arm, word(key, position))) for position in range(_DRAWS)]
             for row in range(rows)
-            for arm in sampled_arms
+            for arm in np.unique(np.linspace(0, arms - 1, _MAX_ARMS).astype(int)).tolist()
         ]
     )
     inside = bool(rewards.min() >= 0 and rewards.max() <= 1)
     fills = inside and bool(np.ptp(rewards) > 1 / SCALE_FACTOR)
-    sds, means = rewards.std(axis=1), rewards.mean(axis=1)
-    return Spread(float(sds.max()), float(np.abs(means).max()), fills)
+    exact = environment.standard_deviations
+    return Spread(float((rewards.std(axis=1) if exact is None else exact).max()), mean, fills)
 
 
 def _summed_spread(runs: Runs) -> Spread | None:

@@ -68,8 +68,8 @@ class KeptRuns:
         return replace(earlier, experiment=self.work.experiment, seconds=seconds)
 
     def _of_this(self, kept: Runs) -> Runs:
-        if self.work.detail and kept.totals is None:
-            raise Invalid("they are without detail")
+        if self.work.detail and kept.exploration_excess is None:
+            raise Invalid("they are without detail, or with an earlier version's")
         more = kept.replications < len(self.replications)
         if more and kept.totals is not None and not self.work.detail:
             raise Invalid("they have detail, and the following replications would not")

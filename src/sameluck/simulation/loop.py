@@ -152,9 +152,11 @@ def sum_exploration_excess(
 ) -> int:
     """Sum by how much the random choices exceeded their expectation, each arm valued at its mean so far.
 
-    Returns 0, or the first period in which `probabilities` are not valid or exclude the chosen arm.
+    An arm without a pull is valued at the mean of all rewards so far, so that the sums do not depend on the origin of
+    the rewards. Returns 0, or the first period in which `probabilities` are not valid or exclude the chosen arm.
     """
     excess = 0.0
+    earned = 0.0
     start = 0
     arm = 0
     reward = 0.0
@@ -167,10 +169,14 @@ def sum_exploration_excess(
             arm, reward = trajectory.arms[period], trajectory.rewards[period]
             if probabilities[arm] <= 0.0:
                 return period + 1
-            excess += observations.means[arm]
+            # Values are relative to the mean of all rewards, so an arm without a pull has the value 0.
+            average = earned / period if period else 0.0
             for index in range(probabilities.size):
-                excess -= probabilities[index] * observations.means[index]
+                if observations.pulls[index]:
+                    share = (1.0 if index == arm else 0.0) - probabilities[index]
+                    excess += share * (observations.means[index] - average)
             observe(observations, cell_of(arm), arm, reward)
+            earned += reward
         sums[checkpoint] = excess
         start = checkpoints[checkpoint]
     return 0

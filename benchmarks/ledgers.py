@@ -12,8 +12,10 @@ from sameluck.live.engine.protocol import SHARED, Entry, SettledEntries
 from sameluck.live.engine.scheduler import Scheduler
 
 STARTED = 1_700_000_000_000_000  # microseconds
+SPACING = 1_000_000  # microseconds from one replication to the next
+TOGETHER = 64  # replications that take place at the same time
 COLUMNS = {
-    "replication": "experiment, number, state, version, policies, opened_us, completed_us",
+    "replication": "experiment, number, state, version, digest, digested, policies, opened_us, completed_us",
     "entry": (
         "experiment, replication, owner, arm, position, state, assignment, due_us, value, source, "
         "settled, settled_us"
@@ -22,6 +24,7 @@ COLUMNS = {
         "id, experiment, replication, owner, arm, position, unit, assigned_us, exposed_us, voided_us"
     ),
     "reward_event": "assignment, value, received_us, outcome",
+    "arrival": "experiment, unit, visits",
 }
 
 
@@ -71,16 +74,26 @@ def fill(add, policies, replications, *, whole):
         add("replication", [_replication(made, policies)])
         add("entry", _entries(made, ids))
         if whole:
-            add("assignment", _assignments(made, ids, units))
-            values = zip(ids, made.settled.value.tolist(), strict=True)
-            add("reward_event", ((id, value, STARTED, "applied") for id, value in values))
+            times = _times(made)
+            add("assignment", _assignments(made, ids, units, times))
+            values = zip(ids, made.settled.value.tolist(), times, strict=True)
+            rewards = ((id, value, at + SPACING, "applied") for id, value, at in values)
+            add("reward_event", rewards)
+            add("arrival", ((1, unit, 1) for unit in units))
         count += size
     return count
 
 
 def _replication(made, policies):
-    state, ended = ("complete", STARTED) if made.complete else ("open", None)
-    return 1, made.number, state, made.settled.value.size, policies, STARTED, ended
+    opened, size = STARTED + made.number * SPACING, made.settled.value.size
+    state, ended = ("complete", opened + TOGETHER * SPACING) if made.complete else ("open", None)
+    return 1, made.number, state, size, made.settled.digest(), size, policies, opened, ended
+
+
+def _times(made):
+    """Return the times at which the users of a replication were assigned, in order."""
+    first, size = STARTED + made.number * SPACING, made.settled.value.size
+    return (first + np.arange(size) * TOGETHER * SPACING // max(size, 1)).tolist()
 
 
 def _addresses(made):
@@ -91,16 +104,16 @@ def _addresses(made):
 
 def _entries(made, ids):
     values = made.settled.value.tolist()
-    rows = zip(ids, _addresses(made), values, strict=True)
-    for k, (id, address, value) in enumerate(rows, 1):
-        yield 1, made.number, *address, "settled", id, None, value, "observed", k, STARTED
+    rows = zip(ids, _addresses(made), values, _times(made), strict=True)
+    for k, (id, address, value, at) in enumerate(rows, 1):
+        yield 1, made.number, *address, "settled", id, None, value, "observed", k, at + SPACING
     for entry in made.outstanding:
         yield 1, made.number, *entry, "wanted", None, None, None, None, None, None
 
 
-def _assignments(made, ids, units):
-    for id, unit, address in zip(ids, units, _addresses(made), strict=True):
-        yield id, 1, made.number, *address, unit, STARTED, None, None
+def _assignments(made, ids, units, times):
+    for id, unit, address, at in zip(ids, units, _addresses(made), times, strict=True):
+        yield id, 1, made.number, *address, unit, at, None, None
 
 
 def fill_sqlite(path, policies, replications, *, whole=True):

@@ -63,7 +63,7 @@ def test_results_are_computed_once_for_all_who_ask(served, monkeypatch):
     play(served)
     path = "/v1/experiments/socks/results"
     first = served.http.get(path).json()
-    monkeypatch.setattr("sameluck.service.comparison_cache.compare", None)
+    monkeypatch.setattr("sameluck.service.looks.compare", None)
     assert served.http.get(path).json() == first
     assert served.http.get(path, params={"level": 0.9}).status_code == 500  # it would be computed
     monkeypatch.undo()

@@ -15,9 +15,9 @@ from fastapi.security import SecurityScopes
 from fastapi.security.base import SecurityBase
 
 from sameluck.service.api_tokens import PREFIX, Holder, Tokens
-from sameluck.service.comparison_cache import ComparisonCache
 from sameluck.service.limits import Limits
 from sameluck.service.loaded_experiments import LoadedExperiments
+from sameluck.service.looks import ComparisonCache
 from sameluck.service.problems import Refused
 
 NOBODY = ""  # the name under which requests without a valid token are counted

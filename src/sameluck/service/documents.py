@@ -89,7 +89,12 @@ class ExperimentModel(BaseModel):
 
 def respond(value: object, status: int = 200) -> Response:
     """Return a response in JSON; a number that is not finite is null."""
-    return Response(to_json(value, None), status_code=status, media_type="application/json")
+    return respond_text(to_json(value, None), status)
+
+
+def respond_text(text: str, status: int = 200) -> Response:
+    """Return a response with text that is JSON already, such as a long list that a thread has encoded."""
+    return Response(text, status_code=status, media_type="application/json")
 
 
 # Built once: `json.dumps` with options builds an encoder for each call.

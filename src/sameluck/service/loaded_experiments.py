@@ -1,7 +1,8 @@
 """`LoadedExperiments`: the experiments of a store, for a service that runs in an event loop.
 
 No other module of the service calls the store. Calls for users that wait at the same moment share a transaction. All
-other calls wait for the database in a few threads, so that users do not wait for them.
+other calls wait for the database in threads, and each lane has threads of its own: operators' switches, status and
+history (`read`, `switch`) never wait for changes of a whole ledger (`change`) or for viewers (`look`).
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Sequence
 from functools import partial
 from typing import NamedTuple, TypeVar
 
@@ -20,16 +21,20 @@ from anyio import CapacityLimiter, to_thread
 from sameluck.errors import Diverged, SameluckError, Unavailable, Unknown, shown
 from sameluck.live.async_store import AsyncLiveExperiment, AsyncStore
 from sameluck.live.calls.settings import acting_as
+from sameluck.live.calls.timing import looking
 from sameluck.live.databases.rows import ACTIVE
 from sameluck.live.experiment import LiveExperiment
 from sameluck.live.options import Makers
 from sameluck.live.records import NOT_RUNNING, Assignment, AssignmentDetails, Receipt
 from sameluck.live.store import Store
 from sameluck.live.users.units import Unit
+from sameluck.service.looks import Looks
 
+S = TypeVar("S", LiveExperiment, Store)
 T = TypeVar("T")
 
-THREADS = 4  # for calls that are not for users
+# Threads of the lanes. A look is mostly computation, and two threads use two cores.
+QUICK_THREADS, CHANGE_THREADS, LOOK_THREADS = 4, 2, 2
 CHECK_SECONDS = 1.0  # for a write that tests the database, and between two such tests
 RECHECK_SECONDS = 1.0  # between two looks for an experiment of the same name
 MAX_REMEMBERED = 100_000  # assignments whose experiment is known without a query
@@ -62,7 +67,8 @@ class LoadedExperiments:
         self._loads_under_way: dict[str, asyncio.Task[Loaded]] = {}
         self._recheck_at: dict[str, float] = {}  # by experiment, in monotonic seconds
         self._names: dict[str, str] = {}  # of experiments, by the id of an assignment
-        self._threads = CapacityLimiter(THREADS)
+        self._quick, self._changes = CapacityLimiter(QUICK_THREADS), CapacityLimiter(CHANGE_THREADS)
+        self._looks = Looks(LOOK_THREADS)
         self._check_lock = asyncio.Lock()
         self._checked_at = -CHECK_SECONDS
         self._writable = True
@@ -144,32 +150,48 @@ class LoadedExperiments:
     # Other calls
 
     async def read(self, name: str, work: Callable[[LiveExperiment], T]) -> T:
-        """Run work that may take long on an experiment."""
-        return await self._for_experiment(
-            name, lambda loaded: self._in_thread(lambda: work(loaded.live), abandon=True)
-        )
+        """Run quick work on an experiment, such as its status; the experiment need not be loaded."""
+        return await self._at_once(name, work, abandon=True)
+
+    async def switch(self, actor: str, name: str, work: Callable[[LiveExperiment], T]) -> T:
+        """Make a quick change, such as disabling an arm, which waits for no look; the history names the actor."""
+        return await self._at_once(name, partial(_as_actor, actor, work))
 
     async def change(self, actor: str, name: str, work: Callable[[LiveExperiment], T]) -> T:
-        """Change an experiment; the history names the actor."""
+        """Make a change that may take long, such as adding a policy; the history names the actor."""
         return await self._for_experiment(
             name, lambda loaded: self.change_store(actor, lambda _: work(loaded.live))
         )
 
+    async def look(self, name: str, work: Callable[[LiveExperiment], T], *key: Hashable) -> T:
+        """Run work that may take long on an experiment; viewers with the same key share it."""
+
+        def look(live: LiveExperiment) -> T:
+            with looking():
+                return work(live)
+
+        return await self._for_experiment(
+            name,
+            lambda loaded: self._looks.make((loaded.live.id, *key), partial(look, loaded.live)),
+        )
+
+    async def compute(self, work: Callable[[], T], *key: Hashable) -> T:
+        """Run work that may take long and uses no experiment, such as making a page."""
+        return await self._looks.make(key, work)
+
     async def change_store(self, actor: str, work: Callable[[Store], T]) -> T:
-
-        def change() -> T:
-            with acting_as(actor):
-                return work(self.store)
-
-        return await self._in_thread(change)
+        return await self._in_thread(partial(_as_actor, actor, work, self.store), self._changes)
 
     async def read_store(self, work: Callable[[Store], T]) -> T:
-        """Run work that may take long on the store."""
-        return await self._in_thread(lambda: work(self.store), abandon=True)
+        """Run quick work on the store."""
+        return await self._in_thread(lambda: work(self.store), self._quick, abandon=True)
 
     async def describe(self, id: str) -> AssignmentDetails:
         return await self._for_assignment(
-            id, lambda loaded: self._in_thread(lambda: loaded.live.describe(id), abandon=True)
+            id,
+            lambda loaded: self._in_thread(
+                lambda: loaded.live.describe(id), self._quick, abandon=True
+            ),
         )
 
     async def check_writable(self) -> None:
@@ -198,7 +220,7 @@ class LoadedExperiments:
             await asyncio.sleep(1)
             for loaded in list(self._loaded.values()):
                 with contextlib.suppress(SameluckError):  # a later call reports it
-                    await self._in_thread(loaded.live.tick, abandon=True)
+                    await self._in_thread(loaded.live.tick, None, abandon=True)
 
     async def close(self) -> None:
         """Answer the calls that wait, and close the store."""
@@ -222,9 +244,30 @@ class LoadedExperiments:
                 except SameluckError as error:
                     _log.error("sameluck: cannot load %r: %s", status.name, error)
 
-    async def _in_thread(self, call: Callable[[], T], *, abandon: bool = False) -> T:
-        """Make a call in a thread; with `abandon`, stop waiting for it when the request is cancelled."""
-        return await to_thread.run_sync(call, limiter=self._threads, abandon_on_cancel=abandon)
+    async def _in_thread(
+        self, call: Callable[[], T], lane: CapacityLimiter | None, *, abandon: bool = False
+    ) -> T:
+        """Make a call in a thread of a lane; with `abandon`, stop waiting for it when the request is cancelled."""
+        return await to_thread.run_sync(call, limiter=lane, abandon_on_cancel=abandon)
+
+    async def _at_once(
+        self, name: str, work: Callable[[LiveExperiment], T], *, abandon: bool = False
+    ) -> T:
+        """Run quick work on an experiment; if it is not loaded, it is opened without a check of its ledger."""
+
+        def on_opened() -> T:
+            try:
+                live = self.store.peek(name, makers=self.makers)
+            except Unknown:
+                raise _no_experiment(name) from None
+            return work(live)
+
+        if name not in self._loaded:
+            return await self._in_thread(on_opened, self._quick, abandon=abandon)
+        return await self._for_experiment(
+            name,
+            lambda loaded: self._in_thread(lambda: work(loaded.live), self._quick, abandon=abandon),
+        )
 
     async def _experiment(self, name: str, seconds: float | None = None) -> Loaded:
         """Return an experiment; raise `TimeoutError` after some seconds, while loading goes on.
@@ -234,7 +277,7 @@ class LoadedExperiments:
         if name in self._loaded:
             return self._loaded[name]
         if name not in self._loads_under_way:
-            load = self._in_thread(lambda: self._load(name), abandon=True)
+            load = self._in_thread(lambda: self._load(name), None, abandon=True)
             self._loads_under_way[name] = asyncio.create_task(load)
             self._loads_under_way[name].add_done_callback(partial(self._end_load, name))
         return await asyncio.wait_for(asyncio.shield(self._loads_under_way[name]), seconds)
@@ -316,6 +359,11 @@ class LoadedExperiments:
         # Dictionaries keep the order of insertion, so that the oldest assignment is forgotten first.
         while len(self._names) > MAX_REMEMBERED:
             del self._names[next(iter(self._names))]
+
+
+def _as_actor(actor: str, work: Callable[[S], T], subject: S) -> T:
+    with acting_as(actor):
+        return work(subject)
 
 
 def _no_experiment(name: str) -> Unknown:

@@ -18,6 +18,8 @@ from contract.scenario import ENVIRONMENT, FIVE, START, Scenario, assert_finishe
 from users import Users, assert_same, finish
 
 import sameluck as sl
+from sameluck.errors import Closed
+from sameluck.live.calls.timing import looking
 from sameluck.live.databases import postgres
 from sameluck.live.databases.postgres_transaction import lock_number
 from sameluck.live.databases.rows import TextRow
@@ -548,3 +550,29 @@ def test_only_writing_is_planned_by_indexes_alone(postgres_url):
         assert shown == [("on", "on"), ("off", "off"), ("on", "on")]
     finally:
         database.close()
+
+
+def test_looks_keep_no_other_call_from_a_connection(postgres_url):
+    begun, may_end = threading.Barrier(4), threading.Event()
+
+    def hold(transaction):
+        transaction.find(TextRow, "names")
+        begun.wait(30)
+        may_end.wait(30)
+
+    def look():
+        with looking():
+            store.database.read(hold)
+
+    with sl.open(postgres_url, connections=1) as store:
+        looks = [threading.Thread(target=look) for _ in range(3)]
+        for thread in looks:
+            thread.start()
+        begun.wait(30)
+        assert store.names() == []
+        store.check_writable()
+        may_end.set()
+        for thread in looks:
+            thread.join()
+    with looking(), pytest.raises(Closed):
+        store.names()

@@ -1,4 +1,4 @@
-"""Time of a store's calls: the clock, the deadline of a call, and the circuit breaker.
+"""Time of a store's calls: the clock, the deadline of a call, looks that may take long, and the circuit breaker.
 
 Databases respect the deadline wherever they wait.
 """
@@ -8,6 +8,8 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 
 from sameluck.errors import Closed, Misconfigured, Unavailable
@@ -18,6 +20,7 @@ RETRY_SECONDS = 1.0  # until one call is tried again
 QUIET_SECONDS = 10.0
 
 _deadline: ContextVar[float] = ContextVar("deadline", default=float("inf"))  # of time.monotonic
+_is_look: ContextVar[bool] = ContextVar("is_look", default=False)
 _log = logging.getLogger("sameluck")
 
 
@@ -71,6 +74,20 @@ def seconds_left(limit: float = float("inf")) -> float:
     if moment == float("inf"):
         return limit
     return max(0.0, min(limit, moment - time.monotonic()))
+
+
+@contextmanager
+def looking() -> Iterator[None]:
+    """Mark the reads inside as looks, which may take long; PostgreSQL makes them on connections of their own."""
+    token = _is_look.set(True)
+    try:
+        yield
+    finally:
+        _is_look.reset(token)
+
+
+# Returns True inside `looking`.
+is_look = _is_look.get
 
 
 class Attempt(time_limit):

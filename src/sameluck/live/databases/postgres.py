@@ -17,13 +17,13 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
 from threading import Lock
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeAlias, TypeVar
 
 import psycopg
 import psycopg_pool
 
 from sameluck.errors import Closed, Invalid, Misconfigured, Unavailable
-from sameluck.live.calls.timing import SteadyClock, seconds_left
+from sameluck.live.calls.timing import SteadyClock, is_look, seconds_left
 from sameluck.live.databases.base import Work, contradiction
 from sameluck.live.databases.postgres_connection import DeadlineConnection
 from sameluck.live.databases.postgres_errors import (
@@ -38,12 +38,16 @@ from sameluck.live.databases.rows import NumberRow
 from sameluck.live.databases.statements import check_schema, for_postgres
 
 T = TypeVar("T")
+ConnectionPool: TypeAlias = psycopg_pool.ConnectionPool[DeadlineConnection]
 
 ATTEMPTS = 12
 CLOCK_SECONDS = 10.0  # between two readings of the server's clock
 PLAN_SECONDS = 10.0  # lifetime of a plan: tables that were empty when it was made may have grown
 CLOSE_SECONDS = 0.5  # to wait for connections that are being made
 CONNECTION_SECONDS = 5.0  # to wait for a connection of the pool
+LOOK_CONNECTIONS = (
+    8  # beside the pool's, for calls inside `looking`; they are closed when they are not used
+)
 MAX_TIMEOUT = 1_000.0  # seconds; a call with more time has no timeout on the server
 BEGIN_WRITING = "BEGIN ISOLATION LEVEL READ COMMITTED"  # the server's default may be another level
 BEGIN_READING = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
@@ -98,20 +102,35 @@ class Postgres:
 
     def _open_pool(self) -> None:
         self._connection_failure: Exception | None = None  # of the last attempt to connect
-        self._pool = psycopg_pool.ConnectionPool(
+        self._pool = self._new_pool(1, self._max_connections)
+        self._look_pool: ConnectionPool | None = None  # opened by the first look
+        self._pool.open()
+        # Set last: another thread of a forked process must not take the new pool before it is open.
+        self._process = os.getpid()
+
+    def _new_pool(self, least: int, most: int) -> ConnectionPool:
+        return ConnectionPool(
             self.url,
             connection_class=self._connection_class(),
-            min_size=1,
-            max_size=self._max_connections,
+            min_size=least,
+            max_size=most,
             open=False,
             timeout=CONNECTION_SECONDS,
             # A longer time would let the pool wait ever longer between attempts while the server is down.
             reconnect_timeout=CONNECTION_SECONDS,
             kwargs={"autocommit": True, "client_encoding": "utf8"},
         )
-        self._pool.open()
-        # Set last: another thread of a forked process must not take the new pool before it is open.
-        self._process = os.getpid()
+
+    @property
+    def _current_pool(self) -> ConnectionPool:
+        """Pool of the current call; a look that takes long keeps no user or operator waiting for a connection."""
+        if not is_look() or self._pool.closed:
+            return self._pool
+        with _reopening:
+            if self._look_pool is None:
+                self._look_pool = self._new_pool(0, LOOK_CONNECTIONS)
+                self._look_pool.open()
+        return self._look_pool
 
     def _connection_class(self) -> type[DeadlineConnection]:
         """Return a class that records why a connection failed: the pool reports only a timeout."""
@@ -159,7 +178,7 @@ class Postgres:
                 for step in check_schema("this database", version, read_only=self.read_only):
                     connection.execute(for_postgres(step).encode())
         finally:
-            self._pool.putconn(connection)
+            connection.pool.putconn(connection)
 
     def write(self, work: Work[T]) -> T:
         """Run the work as one transaction, several times if it fails by a race."""
@@ -198,24 +217,28 @@ class Postgres:
         if os.getpid() != self._process:
             with _reopening:  # parent and child must not share a socket
                 if os.getpid() != self._process:
-                    _parent_pools.append(self._pool)
+                    _parent_pools.extend([self._pool, self._look_pool])
                     self._open_pool()
-        has_idle = self._pool.get_stats().get("pool_available")
         try:
+            pool = self._current_pool
+            has_idle = pool.get_stats().get("pool_available")
             if has_idle or threading.current_thread() is not threading.main_thread():
-                return self._pool.getconn(seconds_left(CONNECTION_SECONDS))
-            return self._wait_for_connection(seconds_left(CONNECTION_SECONDS))
+                connection = pool.getconn(seconds_left(CONNECTION_SECONDS))
+            else:
+                connection = self._wait_for_connection(pool, seconds_left(CONNECTION_SECONDS))
         except psycopg_pool.PoolClosed as error:
             raise Closed(f"the store is closed: {first_line(error)}") from None
         except psycopg_pool.PoolTimeout:
             if self._connection_failure is not None:
                 raise connection_error(self._connection_failure) from None
             raise Unavailable(
-                f"PostgreSQL: all {self._max_connections} connections of this store are busy, or the server "
+                f"PostgreSQL: all {pool.max_size} connections of this store are busy, or the server "
                 "does not answer; open the store with more connections if they are busy"
             ) from None
+        connection.pool = pool
+        return connection
 
-    def _wait_for_connection(self, seconds: float) -> DeadlineConnection:
+    def _wait_for_connection(self, pool: ConnectionPool, seconds: float) -> DeadlineConnection:
         """Return a connection that another thread waits for.
 
         Ctrl-C in the main thread would leave its request in the pool's queue; the connection given to that request
@@ -225,7 +248,7 @@ class Postgres:
 
         def wait() -> None:
             try:
-                future.set_result(self._pool.getconn(seconds))
+                future.set_result(pool.getconn(seconds))
             except Exception as error:
                 future.set_exception(error)
 
@@ -233,12 +256,8 @@ class Postgres:
             threading.Thread(target=wait, daemon=True).start()
             return future.result()
         except BaseException:
-            future.add_done_callback(self._give_back)
+            future.add_done_callback(partial(_give_back, pool))
             raise
-
-    def _give_back(self, future: Future[DeadlineConnection]) -> None:
-        if future.exception() is None:
-            self._pool.putconn(future.result())
 
     def _once(self, work: Work[T], begin: str) -> T:
         connection = self._take_connection()
@@ -256,7 +275,7 @@ class Postgres:
             return result
         finally:
             transaction.end(committed=committed)
-            self._pool.putconn(connection)
+            connection.pool.putconn(connection)
 
     def _begin(
         self, connection: DeadlineConnection, transaction: PostgresTransaction, begin: str
@@ -298,12 +317,18 @@ class Postgres:
             connection.close()
             # A server that went down has closed the other connections too. They are checked in a thread, since a
             # connection that hangs must not delay this call.
-            threading.Thread(target=self._pool.check, daemon=True).start()
+            threading.Thread(target=connection.pool.check, daemon=True).start()
 
     def close(self) -> None:
         """Close every connection, except in a forked process that uses none of its own."""
         if os.getpid() == self._process:
-            self._pool.close(CLOSE_SECONDS)
+            for pool in filter(None, (self._pool, self._look_pool)):
+                pool.close(CLOSE_SECONDS)
+
+
+def _give_back(pool: ConnectionPool, future: Future[DeadlineConnection]) -> None:
+    if future.exception() is None:
+        pool.putconn(future.result())
 
 
 def _has_table(connection: DeadlineConnection, table: str) -> bool:

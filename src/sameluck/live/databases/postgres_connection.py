@@ -38,6 +38,7 @@ class DeadlineConnection(psycopg.Connection[Any]):
 
     def __init__(self, *arguments: Any, **settings: Any) -> None:
         super().__init__(*arguments, **settings)
+        self.pool: Any = None  # that lends it
         self.planned_until = 0.0  # moment at which the plans of statements are discarded
         self._last_error: psycopg.Error | None = None
         self._statement_names: dict[str, bytes] = {}  # of prepared statements, by text

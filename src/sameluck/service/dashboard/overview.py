@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from typing import NamedTuple
 
@@ -21,6 +20,7 @@ from sameluck.service.dashboard.findings import (
     widest_runs,
 )
 from sameluck.service.dashboard.verdicts import Verdict, summary_of, verdict_of
+from sameluck.service.loaded_experiments import LoadedExperiments
 
 FRESH_SECONDS, CHECKED_SECONDS = 0.9, 10.0
 COLOURS = 4  # with more policies than this none has a colour
@@ -82,24 +82,26 @@ class Overview(NamedTuple):
 
 
 class Overviews:
-    """Overviews of a service by experiment name. Under a lock per experiment, one thread computes for all."""
+    """Overviews of a service by experiment name; `LoadedExperiments.look` computes one at a time for all visitors."""
 
     def __init__(self) -> None:
         self._overviews: dict[str, Overview] = {}
-        self._locks: dict[str, threading.Lock] = {}
+        self._changed_at: dict[str, float] = {}  # monotonic seconds
 
-    def of(self, live: LiveExperiment) -> Overview:
+    async def of(self, experiments: LoadedExperiments, name: str) -> Overview:
         """Return the overview of an experiment, at most a second old."""
-        # Requests for one experiment wait for one computation; other experiments are not held up.
-        with self._locks.setdefault(live.name, threading.Lock()):
-            before = self._overviews.get(live.name)
-            if before is None or time.monotonic() > before.at + FRESH_SECONDS:
-                self._overviews[live.name] = _overview(live, before)
-            return self._overviews[live.name]
+        return await experiments.look(name, self._of, "overview")
+
+    def _of(self, live: LiveExperiment) -> Overview:
+        before = self._overviews.get(live.name)
+        changed_at = self._changed_at.get(live.name, 0.0)
+        if before is None or time.monotonic() > before.at + FRESH_SECONDS or before.at < changed_at:
+            self._overviews[live.name] = before = _overview(live, before)
+        return before
 
     def forget(self, name: str) -> None:
-        """Drop an overview after a change; the next request computes it again."""
-        self._overviews.pop(name, None)
+        """Let the next request compute an overview again, after a change."""
+        self._changed_at[name] = time.monotonic()
 
 
 def _overview(live: LiveExperiment, before: Overview | None) -> Overview:

@@ -64,7 +64,11 @@ class Erased(BaseModel):
 
 
 async def changed(
-    caller: Caller, name: str, change: Callable[[LiveExperiment], object]
+    caller: Caller,
+    name: str,
+    change: Callable[[LiveExperiment], object],
+    *,
+    may_take_long: bool = False,
 ) -> Response:
     """Change an experiment; respond with its status."""
 
@@ -72,7 +76,9 @@ async def changed(
         change(live)
         return live.status()._asdict()
 
-    return respond(await caller.experiments.change(caller.name, name, work))
+    experiments = caller.experiments
+    make = experiments.change if may_take_long else experiments.switch
+    return respond(await make(caller.name, name, work))
 
 
 @router.post("/start", response_model=StatusModel, tags=["control"])
@@ -87,7 +93,7 @@ async def start(name: Name, caller: ManageCaller) -> Response:
             message = f"experiment {name!r} has started and is paused; resume it"
             raise Conflict(message, "invalid_transition")
 
-    return await changed(caller, name, change)
+    return await changed(caller, name, change, may_take_long=True)
 
 
 @router.post("/pause", response_model=StatusModel, tags=["control"])
@@ -99,7 +105,7 @@ async def pause(name: Name, caller: ManageCaller, body: Reason = WITHOUT_REASON)
 @router.post("/resume", response_model=StatusModel, tags=["control"])
 async def resume(name: Name, caller: ManageCaller, body: Reason = WITHOUT_REASON) -> Response:
     """Continue after a pause or a failure."""
-    return await changed(caller, name, lambda live: live.resume(body.reason))
+    return await changed(caller, name, lambda live: live.resume(body.reason), may_take_long=True)
 
 
 @router.post("/stop", response_model=StatusModel, tags=["control"])
@@ -151,4 +157,6 @@ async def erase_unit(name: Name, body: Erasure, caller: ManageCaller) -> Respons
 @router.post("/forget-units", response_model=StatusModel, tags=["units"])
 async def forget_units(name: Name, caller: ManageCaller, body: Reason = WITHOUT_REASON) -> Response:
     """Destroy the key of the unit hashes of an experiment that has ended. It is safe to repeat."""
-    return await changed(caller, name, lambda live: live.forget_units(reason=body.reason))
+    return await changed(
+        caller, name, lambda live: live.forget_units(reason=body.reason), may_take_long=True
+    )

@@ -70,7 +70,7 @@ async def preview_policy(name: Name, body: NewPolicy, caller: ReadCaller) -> Res
         caller.service.limits.check_sizes(policies=len(live.experiment.policies) + 1)
         return live.preview_policy(body.name, body.policy)
 
-    return respond(_record(await caller.experiments.read(name, work)))
+    return respond(_record(await caller.experiments.look(name, work, "preview", str(body))))
 
 
 @router.delete("/policies/{policy:path}", response_model=LedgerChangesModel, tags=["policies"])
@@ -102,9 +102,11 @@ async def replace_policy_code(
 @router.post("/policies/code/preview", response_model=LedgerChangesModel, tags=["policies"])
 async def preview_policy_code(name: Name, body: PolicyNames, caller: ReadCaller) -> Response:
     """Return what continuing policies with this server's code would change; nothing is changed."""
-    return _respond_changes(
-        await caller.experiments.read(name, lambda live: live.replace_policy_code(body.policies))
-    )
+
+    def work(live: LiveExperiment) -> LedgerChanges:
+        return live.replace_policy_code(body.policies)
+
+    return _respond_changes(await caller.experiments.look(name, work, "code", *body.policies))
 
 
 @router.post("/repair", response_model=LedgerChangesModel, tags=["control"])
@@ -119,4 +121,6 @@ async def repair(name: Name, caller: ManageCaller, body: Reason = WITHOUT_REASON
 @router.post("/repair/preview", response_model=LedgerChangesModel, tags=["control"])
 async def preview_repair(name: Name, caller: ReadCaller) -> Response:
     """Return what a repair would change; nothing is changed."""
-    return _respond_changes(await caller.experiments.read(name, lambda live: live.repair()))
+    return _respond_changes(
+        await caller.experiments.look(name, lambda live: live.repair(), "repair")
+    )

@@ -14,6 +14,7 @@ from pydantic import BaseModel
 from starlette.background import BackgroundTask
 
 from sameluck.errors import Invalid
+from sameluck.files import to_json
 from sameluck.inference.interval_methods import INTERVALS
 from sameluck.intervals import check_level
 from sameluck.live.experiment import LiveExperiment
@@ -29,6 +30,7 @@ from sameluck.service.documents import (
     StandingModel,
     StatusModel,
     respond,
+    respond_text,
 )
 from sameluck.wording import counted
 
@@ -129,7 +131,7 @@ async def results(
 ) -> Response:
     """Compare the policies so far; `effects` is empty until there are two replications to compare."""
 
-    def work(live: LiveExperiment) -> dict[str, object]:
+    def work(live: LiveExperiment) -> str:
         runs, status = query.runs(live), live.status()
         record: dict[str, object] = {
             "digest": runs.experiment.digest,
@@ -141,17 +143,18 @@ async def results(
             "cautions": list(runs.notes),
         }
         if record["verdict"]:
-            return record
+            return to_json(record, None)
         options = query.model_dump(exclude={"checkpoints", "policies"})
         result = caller.service.comparison_cache.compare(live, runs, options)
-        return record | {
+        record |= {
             "effects": result.to_dicts(),
             "standings": [standing._asdict() for standing in result.standings],
             "verdict": result.verdict,
             "cautions": list(result.cautions),
         }
+        return to_json(record, None)
 
-    return respond(await caller.experiments.read(name, work))
+    return respond_text(await caller.experiments.look(name, work, "results", str(query)))
 
 
 def _too_early(runs: Runs) -> str:
@@ -183,27 +186,29 @@ async def runs_file(
             query.runs(live).save(path)
             return path.read_bytes()
 
-    content = await caller.experiments.read(name, work)
+    content = await caller.experiments.look(name, work, "runs", str(query))
     return Response(content, media_type="application/octet-stream")
 
 
 @router.get("/diagnostics", response_model=CheckList)
 async def diagnostics(name: Name, caller: ReadCaller, *, silence_is_zero: bool = False) -> Response:
     """Check the assumptions of the experiment against its data."""
-    checks = await caller.experiments.read(
-        name, lambda live: live.diagnostics(silence_is_zero=silence_is_zero)
-    )
-    return respond({"checks": [check._asdict() for check in checks]})
+
+    def work(live: LiveExperiment) -> str:
+        checks = live.diagnostics(silence_is_zero=silence_is_zero)
+        return to_json({"checks": [check._asdict() for check in checks]}, None)
+
+    return respond_text(await caller.experiments.look(name, work, "diagnostics", silence_is_zero))
 
 
 @router.get("/replications", response_model=ReplicationList)
 async def replications(name: Name, caller: ReadCaller) -> Response:
     """Return the progress of every replication, with the policies' rewards where results use them."""
 
-    def work(live: LiveExperiment) -> list[dict[str, object]]:
+    def work(live: LiveExperiment) -> str:
         runs = live.runs()
         rewards = runs.rewards[:, :, -1].tolist()
-        return [
+        rows = [
             {
                 **replication._asdict(),
                 "rewards": dict(zip(runs.policies, rewards[index], strict=True))
@@ -212,8 +217,9 @@ async def replications(name: Name, caller: ReadCaller) -> Response:
             }
             for index, replication in enumerate(live.replications())
         ]
+        return to_json({"replications": rows}, None)
 
-    return respond({"replications": await caller.experiments.read(name, work)})
+    return respond_text(await caller.experiments.look(name, work, "replications"))
 
 
 @router.get("/trace", response_model=TraceModel)
@@ -221,9 +227,13 @@ async def trace(
     name: Name, caller: ReadCaller, replication: Annotated[int, Query(ge=0)] = 0
 ) -> Response:
     """Return one replication period by period."""
-    traced = await caller.experiments.read(name, lambda live: live.trace(replication))
-    record = {"replication": traced.replication, "interactions": traced.interactions}
-    return respond({**record, "periods": traced.to_dicts()})
+
+    def work(live: LiveExperiment) -> str:
+        traced = live.trace(replication)
+        record = {"replication": traced.replication, "interactions": traced.interactions}
+        return to_json({**record, "periods": traced.to_dicts()}, None)
+
+    return respond_text(await caller.experiments.look(name, work, "trace", replication))
 
 
 @router.get("/history", response_model=ChangeList)
@@ -252,7 +262,7 @@ async def export(
             raise
         return path
 
-    path = await caller.experiments.read(name, work)
+    path = await caller.experiments.look(name, work, object())
     return FileResponse(
         path,
         media_type=MEDIA_TYPES[format],

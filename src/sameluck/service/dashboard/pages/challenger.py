@@ -32,7 +32,7 @@ async def preview(
 
     if policy_name or policy:
         try:
-            added = await visitor.experiments.read(name, work)
+            added = await visitor.experiments.look(name, work, "preview", policy_name, policy)
         except SameluckError as error:
             problem = str(error)
     else:

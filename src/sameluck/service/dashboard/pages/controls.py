@@ -23,11 +23,17 @@ router = APIRouter(prefix="/experiments/{name}", route_class=PageRoute)
 
 
 async def change(
-    visitor: Visitor, name: str, work: Callable[[LiveExperiment], object], done: str
+    visitor: Visitor,
+    name: str,
+    work: Callable[[LiveExperiment], object],
+    done: str,
+    *,
+    may_take_long: bool = True,
 ) -> Response:
     """Change an experiment, and show its page with a notice of success or failure."""
+    make = visitor.experiments.change if may_take_long else visitor.experiments.switch
     try:
-        await visitor.experiments.change(visitor.name, name, work)
+        await make(visitor.name, name, work)
     except SameluckError as error:
         done = f"Nothing was changed: {error}"
     visitor.session.notices.append(done)
@@ -71,12 +77,21 @@ ACTIONS: dict[str, tuple[Callable[[LiveExperiment, Form], object], str]] = {
 }
 
 
+SWITCHES = {"/pause", "/drain", "/stop", "/arms", "/arms/enable"}  # which never wait for a look
+
+
 def _route(path: str, work: Callable[[LiveExperiment, Form], object], done: str) -> None:
     @router.post(path)
     async def submit(name: Name, submitted: SentForm) -> Response:
         visitor, form = submitted
         form["reason"] = form["reason"][:200]
-        return await change(visitor, name, lambda live: work(live, form), done.format_map(form))
+        return await change(
+            visitor,
+            name,
+            lambda live: work(live, form),
+            done.format_map(form),
+            may_take_long=path not in SWITCHES,
+        )
 
 
 for path, action in ACTIONS.items():
@@ -86,5 +101,5 @@ for path, action in ACTIONS.items():
 @router.get("/repair")
 async def preview_repair(name: Name, visitor: CurrentVisitor) -> Response:
     """Show what a repair would change; nothing is changed."""
-    changes = await visitor.experiments.read(name, lambda live: live.repair())
+    changes = await visitor.experiments.look(name, lambda live: live.repair(), "repair")
     return page("repair.html", visitor=visitor, name=name, change=str(changes))

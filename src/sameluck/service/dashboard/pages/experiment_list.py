@@ -121,7 +121,7 @@ async def show_experiments(
 
 async def _row(visitor: Visitor, status: Status) -> Row:
     try:
-        overview = await visitor.experiments.read(status.name, visitor.overviews.of)
+        overview = await visitor.overviews.of(visitor.experiments, status.name)
     except SameluckError as error:
         return Row(status, None, str(error))
     return Row(overview.status, overview, "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
@@ -32,22 +33,21 @@ async def show_experiment(
     period: Annotated[int | None, Query(ge=0)] = None,
 ) -> Response:
     """Show the verdict, the charts, the stacks, the progress, the health checks, the history and the controls."""
+    experiments = visitor.experiments
+    overview = await visitor.overviews.of(experiments, name)
 
-    def work(live: LiveExperiment) -> Response:
-        overview = visitor.overviews.of(live)
-        response = page(
-            "experiment.html",
-            visitor=visitor,
-            notices=list(visitor.session.notices),
-            stacks=_stacks(live, overview, replication, period),
-            **_values(overview, policy),
-        )
-        # A refresh replaces only parts of a page, and the notices are not among them.
-        if not request.headers.get("x-refresh"):
-            visitor.session.notices.clear()
-        return response
+    def work(live: LiveExperiment) -> dict[str, object]:
+        stacks = _stacks(live, overview, replication, period)
+        return {"stacks": stacks, **_values(overview, policy)}
 
-    return unless_unchanged(request, await visitor.experiments.read(name, work))
+    key = "page", overview.at, policy, replication, period
+    values = await experiments.look(name, work, *key)
+    notices = list(visitor.session.notices)
+    # A refresh replaces only parts of a page, and the notices are not among them.
+    if not request.headers.get("x-refresh"):
+        visitor.session.notices.clear()
+    make = partial(page, "experiment.html", visitor=visitor, notices=notices, **values)
+    return unless_unchanged(request, await experiments.compute(make, make))
 
 
 def _values(overview: Overview, policy: str) -> dict[str, object]:

@@ -24,7 +24,9 @@ async def show_new(request: Request, visitor: CurrentVisitor) -> Response:
     if request.query_params:
         try:
             limits = visitor.service.limits
-            previewed = await visitor.experiments.read_store(lambda _: draft.plan(limits))
+            previewed = await visitor.experiments.compute(
+                lambda: draft.plan(limits), str(draft.fields)
+            )
         except SameluckError as error:
             problem = str(error)
     return unless_unchanged(request, _page(visitor, draft, previewed, problem))

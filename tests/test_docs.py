@@ -260,6 +260,10 @@ import numpy as np
 
 import sameluck as sl
 from sameluck import cli, randomness
+from sameluck.adapters.toy_bandits import toybandits
+from sameluck.inference.win_share import win_share
+from sameluck.reporting.pull_plots import draw_pull_shares
+from shared_noise import SharedNoise
 from sameluck.live.diagnostics.outliers import outliers
 from sameluck.service.app import create_app
 
@@ -275,6 +279,27 @@ assert "outliers" in names
 with open("shop.toml", "w") as file:
     file.write(experiment.to_toml())
 assert cli.run(["arms", "shop.toml", "--json"]) == 0
+
+
+class Toy:
+    def __init__(self, seed):
+        self.turns = 0
+
+    def next_arm(self, arms):
+        return self.turns % arms
+
+    def learn(self, arm, reward):
+        self.turns += 1
+
+
+policies = {"toy": sl.External("toy"), "uniform": sl.Uniform()}
+compared = sl.Experiment(policies=policies, arms=2, horizon=20, replications=5, design=SharedNoise())
+makers = {"toy": toybandits(Toy)}
+runs = sl.simulate(compared, "bernoulli(0.7, 0.3)", checkpoints=[10, 20], makers=makers)
+assert (runs.pulls[:, 0, -1] == 10).all()
+assert (runs.interactions == [20, 40]).all()
+assert 0 <= win_share(runs, "toy", "uniform").low < win_share(runs, "toy", "uniform").high <= 1
+sl.plots.save(draw_pull_shares(runs, 0), "pulls.svg")
 print(sl.__file__)
 """
 

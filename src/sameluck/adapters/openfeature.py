@@ -7,7 +7,6 @@ with a client of the service.
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Mapping, Sequence
 from typing import Protocol, TypeVar
 
@@ -78,10 +77,8 @@ class OpenFeatureProvider(AbstractProvider):
         self._experiments = experiments
         self._loaded: dict[str, Served] = {}
         self._ids: dict[tuple[str, str], str] = {}
-        self._lock = threading.Lock()
 
     def get_metadata(self) -> Metadata:
-        """Return the name of the provider."""
         return Metadata(name="sameluck")
 
     def resolve_string_details(
@@ -146,10 +143,10 @@ class OpenFeatureProvider(AbstractProvider):
             _log.warning("sameluck: the reward of %s was not reported: %s", id, error)
 
     def _experiment(self, name: str) -> Served:
-        with self._lock:
-            if name not in self._loaded:
-                self._loaded[name] = self._experiments.load(name)
-            return self._loaded[name]
+        # Without a lock: flags of other experiments do not wait while a service that is unavailable is asked.
+        if name not in self._loaded:
+            self._loaded.setdefault(name, self._experiments.load(name))
+        return self._loaded[name]
 
     def _assign(self, name: str, context: EvaluationContext | None) -> Assigned:
         unit = context.targeting_key if context else None
@@ -164,7 +161,7 @@ class OpenFeatureProvider(AbstractProvider):
         if assigned.id is not None:
             self._ids[name, unit] = assigned.id
             if len(self._ids) > MAX_REMEMBERED:
-                del self._ids[next(iter(self._ids))]
+                self._ids.pop(next(iter(self._ids)), None)  # another thread may have removed it
         return assigned
 
 

@@ -13,7 +13,7 @@ from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 import httpx
 
 from sameluck.client import calls
-from sameluck.client.calls import Call, ExperimentCalls
+from sameluck.client.calls import Call, ExperimentCalls, ExperimentDocument, trace_of
 from sameluck.client.connection import (
     ASSIGN_SECONDS,
     MAX_ITEMS,
@@ -21,7 +21,6 @@ from sameluck.client.connection import (
     Connection,
     NotReceived,
 )
-from sameluck.client.decoding import ExperimentDocument, trace_of
 from sameluck.errors import (
     Closed,
     Invalid,

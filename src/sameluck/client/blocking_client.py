@@ -28,6 +28,7 @@ def run(coroutine: Coroutine[Any, Any, T]) -> T:
     except StopIteration as end:
         value: T = end.value
         return value
+    # It awaited something other than its sender; without an event loop it would never continue.
     raise AssertionError("a coroutine of the blocking client was suspended")
 
 

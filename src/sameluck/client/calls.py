@@ -1,4 +1,4 @@
-"""Calls of the service as values: a request, and a function that reads its answer. Nothing here uses a network."""
+"""Calls of the service as values: a request, and a function that decodes its answer. Nothing here uses a network."""
 
 from __future__ import annotations
 
@@ -11,42 +11,30 @@ from dataclasses import dataclass
 from functools import partial
 from numbers import Real
 from pathlib import Path
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, Generic, NamedTuple, TypeAlias, TypedDict, TypeVar
 from urllib.parse import quote, urlencode
 
 import numpy as np
 
-from sameluck.client.decoding import (
-    Answer,
-    ExperimentDocument,
-    TraceDocument,
-    answers_of,
-    document_of,
-    ledger_changes_of,
-    status_of,
+from sameluck import errors, live
+from sameluck.errors import (
+    Conflict,
+    Invalid,
+    Misconfigured,
+    SameluckError,
+    Unavailable,
+    Unknown,
+    shown,
 )
-from sameluck.errors import Invalid, SameluckError, shown
-from sameluck.experiment import Experiment, require_experiment
+from sameluck.experiment import Experiment, ExperimentRecord, require_experiment
 from sameluck.files import file_path, write_whole
-from sameluck.live import (
-    AddedPolicy,
-    Assignment,
-    AssignmentDetails,
-    Change,
-    Check,
-    LedgerChanges,
-    LiveOptions,
-    Receipt,
-    ReplicationStatus,
-    Status,
-    WindowExtension,
-)
 from sameluck.live.control.history import check_reason
 from sameluck.live.logs.exporting import MEDIA_TYPES, format_of
 from sameluck.live.users.units import Unit, json_unit
 from sameluck.policies.base import Policy
 from sameluck.runs import Runs
 from sameluck.text_forms import write
+from sameluck.trajectories import PeriodRecord, Trace, Trajectory
 from sameluck.validation import is_whole, require_flag, require_list, require_whole
 
 Plain: TypeAlias = str | int | float | bool | None
@@ -54,7 +42,122 @@ QueryValue: TypeAlias = Plain | Sequence[Plain]
 PolicyLike: TypeAlias = Policy | str
 MAX_ADDRESS = 60_000  # characters that httpx and servers accept
 
+T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
+
+RETRY_STATUSES = (429, 502, 503, 504)  # the service may answer a moment later
+_BY_CODE = {
+    error_class.code: error_class
+    for error_class in vars(errors).values()
+    if isinstance(error_class, type)
+    and issubclass(error_class, SameluckError)
+    and error_class is not Conflict
+}
+_BY_STATUS = {
+    400: Invalid,
+    401: Misconfigured,
+    403: Misconfigured,
+    404: Unknown,
+    413: Invalid,
+    422: Invalid,
+}
+
+
+class ExperimentDocument(TypedDict):
+    """Parts of the service's description of an experiment that a client reads."""
+
+    experiment: ExperimentRecord
+    fallback: str  # now
+
+
+class TraceDocument(TypedDict):
+    """Service's description of one replication, period by period."""
+
+    replication: int
+    periods: list[PeriodRecord]
+
+
+class Answer(NamedTuple):
+    """An HTTP answer of the service."""
+
+    status: int
+    content: bytes
+    media_type: str  # such as application/json
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.content)
+
+    @property
+    def error(self) -> SameluckError | None:
+        """Error that the answer reports; None without an error."""
+        if self.status < 300:
+            return None
+        if self.status < 400:
+            return Misconfigured(
+                f"the service redirects to another address (status {self.status}); use that address"
+            )
+        try:
+            document = self.json
+            return error_of(self.status, str(document["code"]), str(document["detail"]))
+        except (
+            ValueError,
+            TypeError,
+            KeyError,
+            RecursionError,
+        ):  # an error of a proxy, for instance
+            return error_of(self.status, "", f"the service answered with status {self.status}")
+
+
+def error_of(status: int, code: str, detail: str) -> SameluckError:
+    """Return the error of a problem document, which the embedded call would have raised."""
+    if status == 409:
+        return Conflict(detail, code)
+    error_class = _BY_CODE.get(code) or _BY_STATUS.get(status, Unavailable)
+    return error_class(detail)
+
+
+def document_of(answer: Answer) -> ExperimentDocument:
+    record = answer.json
+    return {"experiment": record["experiment"], "fallback": record["fallback"]}
+
+
+def answers_of(
+    answer: Answer, record_class: Callable[..., T], count: int
+) -> list[T | SameluckError]:
+    """Return the answers to a list of units or rewards; an error takes the place of its record."""
+    answers = [
+        error_of(item["status"], item["code"], item["detail"])
+        if "code" in item
+        else record_class(**item)
+        for item in answer.json["answers"]
+    ]
+    if len(answers) != count:
+        raise ValueError(len(answers))
+    return answers
+
+
+def status_of(record: Mapping[str, Any]) -> live.Status:
+    return live.Status(**{**record, "disabled": tuple(record["disabled"])})
+
+
+def ledger_changes_of(answer: Answer) -> live.LedgerChanges:
+    record = answer.json
+    differences = tuple(live.LedgerDifference(**difference) for difference in record["differences"])
+    return live.LedgerChanges(record["replications"], differences, record["applied"])
+
+
+def trace_of(experiment: Experiment, record: TraceDocument) -> Trace:
+    trajectories = {}
+    for name in experiment.policies:
+        periods = [period for period in record["periods"] if period["policy"] == name]
+        trajectories[name] = Trajectory(
+            arms=np.array([period["arm"] for period in periods], np.int64),
+            positions=np.array([period["position"] for period in periods], np.int64),
+            rewards=np.array([period["reward"] for period in periods], np.float64),
+            replayed=np.array([period["replayed"] for period in periods], np.bool_),
+        )
+    return Trace(experiment, None, record["replication"], trajectories)
 
 
 @dataclass(frozen=True)
@@ -161,13 +264,13 @@ def _changed(answer: Answer) -> None:
     status_of(answer.json)
 
 
-def list_statuses() -> Call[list[Status]]:
+def list_statuses() -> Call[list[live.Status]]:
     path = "/v1/experiments"
     return Call("GET", path, lambda a: [status_of(item) for item in a.json["experiments"]])
 
 
 def create(
-    name: str, experiment: Experiment, options: LiveOptions, *, paused: bool
+    name: str, experiment: Experiment, options: live.LiveOptions, *, paused: bool
 ) -> Call[ExperimentDocument]:
     require_experiment("start", experiment)
     start = not require_flag("paused", paused)
@@ -192,16 +295,16 @@ class ExperimentCalls:
 
     # Users
 
-    def assign(self, unit: Unit) -> Call[Assignment]:
+    def assign(self, unit: Unit) -> Call[live.Assignment]:
         path, body = f"{self.path}/assignments", {"unit": json_unit(unit)}
-        return Call("POST", path, lambda a: Assignment(**a.json), body, for_user=True)
+        return Call("POST", path, lambda a: live.Assignment(**a.json), body, for_user=True)
 
-    def assign_many(self, units: Sequence[Unit]) -> Call[list[Assignment | SameluckError]]:
+    def assign_many(self, units: Sequence[Unit]) -> Call[list[live.Assignment | SameluckError]]:
         path, body = (
             f"{self.path}/assignments/batch",
             {"units": [json_unit(unit) for unit in units]},
         )
-        read = partial(answers_of, record_class=Assignment, count=len(units))
+        read = partial(answers_of, record_class=live.Assignment, count=len(units))
         return Call("POST", path, read, body, for_user=True)
 
     def void_units(self, units: Iterable[Unit]) -> Call[None]:
@@ -216,20 +319,20 @@ class ExperimentCalls:
     def void(self, id: str) -> Call[None]:
         return Call("POST", f"{_assignment(id)}/void", nothing, for_user=True)
 
-    def reward(self, id: str | None, value: float) -> Call[Receipt]:
+    def reward(self, id: str | None, value: float) -> Call[live.Receipt]:
         path = f"{_assignment(id)}/reward"
-        return Call("POST", path, lambda a: Receipt(**a.json), {"value": value}, for_user=True)
+        return Call("POST", path, lambda a: live.Receipt(**a.json), {"value": value}, for_user=True)
 
     def reward_many(
         self, pairs: Sequence[tuple[str | None, float]]
-    ) -> Call[list[Receipt | SameluckError]]:
+    ) -> Call[list[live.Receipt | SameluckError]]:
         body = {"rewards": [{"id": id, "value": value} for id, value in pairs]}
-        read = partial(answers_of, record_class=Receipt, count=len(pairs))
+        read = partial(answers_of, record_class=live.Receipt, count=len(pairs))
         return Call("POST", "/v1/rewards/batch", read, body, for_user=True)
 
-    def describe(self, id: str) -> Call[AssignmentDetails]:
+    def describe(self, id: str) -> Call[live.AssignmentDetails]:
         """Return all details of an assignment, for the analyst."""
-        return Call("GET", _assignment(id), lambda a: AssignmentDetails(**a.json))
+        return Call("GET", _assignment(id), lambda a: live.AssignmentDetails(**a.json))
 
     # Control
 
@@ -257,10 +360,10 @@ class ExperimentCalls:
         """Show a disabled arm again."""
         return self._change(f"arms/{path_segment(arm)}/enable", {"reason": reason})
 
-    def extend_windows(self, seconds: float, *, reason: str = "") -> Call[WindowExtension]:
+    def extend_windows(self, seconds: float, *, reason: str = "") -> Call[live.WindowExtension]:
         """Extend the window of all awaited rewards by some seconds."""
         path, body = f"{self.path}/windows", {"seconds": seconds, "reason": reason}
-        return Call("POST", path, lambda a: WindowExtension(**a.json), body, repeatable=False)
+        return Call("POST", path, lambda a: live.WindowExtension(**a.json), body, repeatable=False)
 
     def erase(self, unit: Unit, *, reason: str = "") -> Call[int]:
         """Erase a unit, as `LiveExperiment.erase` does; return the number of its assignments."""
@@ -271,23 +374,23 @@ class ExperimentCalls:
         """Destroy the key of the unit hashes, as `LiveExperiment.forget_units` does."""
         return self._change("forget-units", {"reason": reason})
 
-    def add_policy(self, name: str, policy: PolicyLike) -> Call[AddedPolicy]:
+    def add_policy(self, name: str, policy: PolicyLike) -> Call[live.AddedPolicy]:
         """Add a challenger, even to a finished experiment."""
         path, body = f"{self.path}/policies", _policy(name, policy)
         return Call("POST", path, _added_policy, body, repeatable=False)
 
-    def preview_policy(self, name: str, policy: PolicyLike) -> Call[AddedPolicy]:
+    def preview_policy(self, name: str, policy: PolicyLike) -> Call[live.AddedPolicy]:
         """Return what `add_policy` would return; nothing is changed."""
         return Call("POST", f"{self.path}/policies/preview", _added_policy, _policy(name, policy))
 
-    def remove_policy(self, name: str, *, reason: str = "") -> Call[LedgerChanges]:
+    def remove_policy(self, name: str, *, reason: str = "") -> Call[live.LedgerChanges]:
         """Remove a policy from the experiment, as `LiveExperiment.remove_policy` does."""
         path, query = f"{self.path}/policies/{path_segment(name)}", reason_query(reason)
         return Call("DELETE", path, ledger_changes_of, query=query, repeatable=False)
 
     def replace_policy_code(
         self, name: str | Sequence[str], *, confirm: bool = False, reason: str = ""
-    ) -> Call[LedgerChanges]:
+    ) -> Call[live.LedgerChanges]:
         """Continue one or several policies with the server's code instead of the code they were started with.
 
         The result shows the changes of the ledger; nothing is changed unless `confirm`. No code is sent.
@@ -295,7 +398,7 @@ class ExperimentCalls:
         names = [name] if isinstance(name, str) else require_list("replace_policy_code: name", name)
         return self._ledger_changes("policies/code", {"policies": names}, reason, confirm=confirm)
 
-    def repair(self, *, confirm: bool = False, reason: str = "") -> Call[LedgerChanges]:
+    def repair(self, *, confirm: bool = False, reason: str = "") -> Call[live.LedgerChanges]:
         """Bring the ledger in line with the policies, as `LiveExperiment.repair` does.
 
         The result shows the changes of the ledger; nothing is changed unless `confirm`.
@@ -304,7 +407,7 @@ class ExperimentCalls:
 
     def _ledger_changes(
         self, action: str, body: Mapping[str, object], reason: str, *, confirm: bool
-    ) -> Call[LedgerChanges]:
+    ) -> Call[live.LedgerChanges]:
         path, reasons = f"{self.path}/{action}", reason_query(reason)
         if not require_flag("confirm", confirm):
             return Call("POST", f"{path}/preview", ledger_changes_of, body or None)
@@ -315,30 +418,34 @@ class ExperimentCalls:
 
     # Results
 
-    def status(self) -> Call[Status]:
+    def status(self) -> Call[live.Status]:
         """Return the status of the experiment, with counts."""
         return Call("GET", self.path, lambda answer: status_of(answer.json["status"]))
 
-    def history(self) -> Call[list[Change]]:
+    def history(self) -> Call[list[live.Change]]:
         """Return every change of status, policies and arms, the oldest first."""
         path = f"{self.path}/history"
-        return Call("GET", path, lambda a: [Change(**change) for change in a.json["changes"]])
+        return Call("GET", path, lambda a: [live.Change(**change) for change in a.json["changes"]])
 
-    def diagnostics(self, *, silence_is_zero: bool = False) -> Call[tuple[Check, ...]]:
+    def diagnostics(self, *, silence_is_zero: bool = False) -> Call[tuple[live.Check, ...]]:
         """Check the assumptions of the experiment against its data."""
         query = {"silence_is_zero": require_flag("silence_is_zero", silence_is_zero)}
         path = f"{self.path}/diagnostics"
         return Call(
-            "GET", path, lambda a: tuple(Check(**check) for check in a.json["checks"]), query=query
+            "GET",
+            path,
+            lambda a: tuple(live.Check(**check) for check in a.json["checks"]),
+            query=query,
         )
 
-    def replications(self) -> Call[list[ReplicationStatus]]:
+    def replications(self) -> Call[list[live.ReplicationStatus]]:
         """Return the progress of every replication that has begun, in order."""
 
-        def read(answer: Answer) -> list[ReplicationStatus]:
-            replication_of = operator.itemgetter(*ReplicationStatus._fields)
+        def read(answer: Answer) -> list[live.ReplicationStatus]:
+            replication_of = operator.itemgetter(*live.ReplicationStatus._fields)
             return [
-                ReplicationStatus(*replication_of(item)) for item in answer.json["replications"]
+                live.ReplicationStatus(*replication_of(item))
+                for item in answer.json["replications"]
             ]
 
         return Call("GET", f"{self.path}/replications", read)
@@ -384,8 +491,8 @@ def _policy(name: str, policy: PolicyLike) -> dict[str, str]:
     return {"name": name, "policy": policy_text(policy)}
 
 
-def _added_policy(answer: Answer) -> AddedPolicy:
-    return AddedPolicy(*(answer.json[field] for field in AddedPolicy._fields))
+def _added_policy(answer: Answer) -> live.AddedPolicy:
+    return live.AddedPolicy(*(answer.json[field] for field in live.AddedPolicy._fields))
 
 
 def _file(answer: Answer) -> bytes:

@@ -14,8 +14,7 @@ from weakref import WeakSet
 
 import httpx
 
-from sameluck.client.calls import Call
-from sameluck.client.decoding import RETRY_STATUSES, Answer
+from sameluck.client.calls import RETRY_STATUSES, Answer, Call
 from sameluck.errors import Closed, Invalid, SameluckError, Unavailable, shown
 from sameluck.live.calls.timing import MAX_FAILURES, CircuitBreaker, seconds_left, time_limit
 from sameluck.live.users.units import Unit, is_unit
@@ -113,12 +112,14 @@ class Connection:
     async def send(self, call: Call[T], *, is_assign: bool = False) -> T:
         """Send a call, again where that is safe; raise the embedded call's error, or `Unavailable`."""
         self._check_tried()
+        # A user waits for `assign`, which has a fallback arm; a lost reward cannot be replaced and gets more time.
         seconds = self.timeout
         if not is_assign:
             seconds = max(seconds, USER_SECONDS if call.for_user else MAX_SECONDS)
         try:
             value = self._value(call, await self._answer(call, Attempts(call, seconds)))
         except SameluckError as error:
+            # `Invalid` or `Conflict` are answers: only `Unavailable` counts as a failure there.
             self._breaker.end(error)
             raise
         self._breaker.end(None)
@@ -223,6 +224,7 @@ class Attempts:
             return None
         if answer is None and sent and not self._repeatable:
             return None
+        # Doubled after each attempt, so that a service under load is not kept there by repetitions.
         pause = self._pause * (0.5 + random.random())  # jitter: clients do not return together
         self._pause = min(2 * self._pause, MAX_PAUSE)
         return pause if pause < self._deadline - time.monotonic() else None
@@ -289,6 +291,7 @@ class BlockingSender:
         self._http = httpx.Client(base_url=url, headers=headers, transport=checked)
 
     async def send(self, call: Call[object], attempts: Attempts) -> Answer:
+        # httpx limits connecting, waiting and each read; the time limit is for all of them (`_limit_reads`).
         with (
             time_limit(attempts.seconds_left),
             self._http.stream(

@@ -18,6 +18,7 @@ That is all an environment needs: `parameters` holds its fields, sequences as ar
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, TypeAlias, TypeGuard
 
 import numpy as np
@@ -163,12 +164,7 @@ draw = dispatched(_draw, _DRAW_FUNCTIONS)
 
 def moves(parameters_class: type) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Register a function `(parameters, period, context)` that returns the parameters in a period."""
-
-    def register(function: Callable[..., Any]) -> Callable[..., Any]:
-        _TIME_FUNCTIONS[parameters_class] = function
-        return function
-
-    return register
+    return partial(_TIME_FUNCTIONS.setdefault, parameters_class)
 
 
 def _always(parameters: Any, period: int, context: Context) -> Any:

@@ -54,7 +54,6 @@ class ByFamily(_ByFamilyFields, Environment):
 
     @property
     def means(self) -> tuple[float, ...]:
-        """Mean reward of each arm."""
         return tuple(float(mean) for family in self._families for mean in family.means)
 
     @property

@@ -83,7 +83,6 @@ class Categorical(_CategoricalFields, Environment):
 
     @property
     def means(self) -> tuple[float, ...]:
-        """Mean reward of each arm."""
         probabilities = np.asarray(self.chances, float)
         return tuple((probabilities @ self._rewards() / probabilities.sum(axis=1)).tolist())
 

@@ -87,7 +87,6 @@ class GaussianMixture(_GaussianMixtureFields, Environment):
 
     @property
     def means(self) -> tuple[float, ...]:
-        """Mean reward of each arm."""
         weights = self._weights()
         return tuple(((weights * self.components).sum(axis=1) / weights.sum(axis=1)).tolist())
 
@@ -155,7 +154,6 @@ class TruncatedGaussian(_TruncatedGaussianFields, Environment):
 
     @property
     def means(self) -> tuple[float, ...]:
-        """Mean reward of each arm."""
         parameters = self.compiled_parameters(0, range(1), len(self.mu))
         density = np.exp(-0.5 * _standard_bounds(parameters) ** 2) / np.sqrt(2 * np.pi)
         means = parameters.mu + parameters.scale * (density[0] - density[1]) / parameters.inside

@@ -34,7 +34,7 @@ from __future__ import annotations
 
 import dis
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from types import CodeType
 from typing import NamedTuple, Protocol, TypeAlias, TypeGuard
 
@@ -137,12 +137,7 @@ def repeats_arm(policy_class: type) -> Callable[[RepeatsArmFunction], RepeatsArm
     then keep the arm's numbers in registers and do not call `select`. Plain Python does not use it, so that a wrong
     shortcut makes the compiled results differ.
     """
-
-    def register(function: RepeatsArmFunction) -> RepeatsArmFunction:
-        _REPEATS_ARM_FUNCTIONS[policy_class] = function
-        return function
-
-    return register
+    return partial(_REPEATS_ARM_FUNCTIONS.setdefault, policy_class)
 
 
 def fast_form(policy_class: type) -> Callable[[FastForm], FastForm]:
@@ -150,12 +145,7 @@ def fast_form(policy_class: type) -> Callable[[FastForm], FastForm]:
 
     The form must play the same arms to the bit. It has a select function of its own, and may have memory.
     """
-
-    def register(form: FastForm) -> FastForm:
-        _FAST_FORMS[policy_class] = form
-        return form
-
-    return register
+    return partial(_FAST_FORMS.setdefault, policy_class)
 
 
 def as_compiled(prepared: Policy) -> Policy:

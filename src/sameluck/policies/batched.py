@@ -12,26 +12,8 @@ from sameluck import text_forms
 from sameluck.arrays import Floats
 from sameluck.compilation.functions import is_builtin
 from sameluck.errors import Invalid, shown
-from sameluck.policies.base import (
-    POLICIES,
-    Policy,
-    RewardScale,
-    Tally,
-    as_compiled,
-    check_parameters,
-    fill_probabilities,
-    has_select_function,
-    memory_of,
-    needs_binary,
-    probabilities,
-    require_rule,
-    rescaled,
-    reward_scale,
-    rule_of,
-    select,
-    select_function_of,
-    selects,
-)
+from sameluck.policies import base
+from sameluck.policies.base import Policy, Tally, fill_probabilities, select
 from sameluck.policies.external import External
 from sameluck.policies.observations import store_tally, stored_tally, stored_tally_size
 from sameluck.randomness.streams import Key
@@ -64,19 +46,19 @@ class Batched(NamedTuple):
 
     @property
     def needs_binary(self) -> bool:
-        return needs_binary(self._rule)
+        return base.needs_binary(self._rule)
 
-    def reward_scale(self) -> RewardScale | None:
-        return reward_scale(self._rule)
+    def reward_scale(self) -> base.RewardScale | None:
+        return base.reward_scale(self._rule)
 
     def rescaled(self, sd: float, mean: float) -> Policy | None:
-        rule = rescaled(self._rule, sd, mean)
+        rule = base.rescaled(self._rule, sd, mean)
         return rule and self._replace(policy=rule)
 
     @property
     def _rule(self) -> Policy:
         if isinstance(self.policy, str):
-            return text_forms.parse(self.policy, POLICIES, "policy")
+            return text_forms.parse(self.policy, base.POLICIES, "policy")
         return self.policy
 
     def check_alone(self) -> None:
@@ -98,17 +80,17 @@ class Batched(NamedTuple):
     def check(self, arms: int) -> None:
         self.check_alone()
         rule = self._rule
-        self._require_policy(is_policy=has_select_function(rule, arms))
+        self._require_policy(is_policy=base.has_select_function(rule, arms))
         if isinstance(rule, External):
             raise Invalid(
                 f"Batched.policy is an external policy; write External({rule.name!r}, batch={self.size})"
             )
-        check_parameters(rule, arms)
+        base.check_parameters(rule, arms)
         _without_memory(rule, arms, _ANY_HORIZON)
 
     def prepare(self, arms: int, horizon: int) -> _Batched:
         # Under the class that is compiled, or a policy defined again would run the previous machine code.
-        return _Batched(as_compiled(_without_memory(self._rule, arms, horizon)), self.size)
+        return _Batched(base.as_compiled(_without_memory(self._rule, arms, horizon)), self.size)
 
 
 Batched.sample = "batched(ucb1(alpha=2), size=10)"  # type: ignore[attr-defined]  # not a field
@@ -120,22 +102,22 @@ def batch_of(policy: Policy) -> int:
 
 
 def _without_memory(policy: Policy, arms: int, horizon: int) -> Policy:
-    prepared = rule_of(policy, arms, horizon)
+    prepared = base.rule_of(policy, arms, horizon)
     rule, class_name = prepared, type(prepared).__name__
     if hasattr(prepared, "batched"):
-        rule = require_rule(f"{class_name}.batched", prepared.batched())
-    if memory_of(rule, arms) != 0 and is_builtin(type(rule)):
+        rule = base.require_rule(f"{class_name}.batched", prepared.batched())
+    if base.memory_of(rule, arms) != 0 and is_builtin(type(rule)):
         raise Invalid(
             f"Batched.policy {text_forms.write(policy)} learns from every single reward, and a batch shows only "
             "their sums; use a policy that learns from pulls and means, such as ucb1 or thompson_bernoulli"
         )
-    if memory_of(rule, arms) != 0:
+    if base.memory_of(rule, arms) != 0:
         raise Invalid(
             f"Batched.policy {text_forms.write(policy)} keeps numbers in tally.memory between periods, which a "
             f"batch must not change; give {class_name} a method `batched()` that returns the same rule "
             "without memory"
         )
-    select_function_of(rule)  # raises if it has none
+    base.select_function_of(rule)  # raises if it has none
     return rule
 
 
@@ -147,14 +129,14 @@ class _Batched(NamedTuple):
         return stored_tally_size(arms)  # for the tally at the start of the batch
 
 
-@selects(_Batched)
+@base.selects(_Batched)
 def _select_in_batch(policy: _Batched, tally: Tally, period: int, noise: Key) -> int:
     if (period - 1) % policy.size == 0:
         store_tally(tally)
     return select(policy.inner, stored_tally(tally), period, noise)
 
 
-@probabilities(_Batched)
+@base.probabilities(_Batched)
 def _probabilities_in_batch(
     policy: _Batched, tally: Tally, period: int, probabilities: Floats
 ) -> None:

@@ -25,11 +25,13 @@ _LAYER = 4.92867323399e-3  # the area of each of the ziggurat's 256 layers
 
 def _ziggurat() -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
     edge = np.zeros(257)
+    # The bottom layer has the tail beyond `_TAIL` too; as a rectangle of the common area it would reach this far.
     edge[0] = _LAYER / math.exp(-0.5 * _TAIL * _TAIL)
     edge[1] = _TAIL
     for layer in range(2, 256):
         inner = edge[layer - 1]
         edge[layer] = math.sqrt(-2.0 * math.log(_LAYER / inner + math.exp(-0.5 * inner * inner)))
+    # Scalar functions: the last bit of NumPy's vector functions depends on the processor.
     height = np.array([math.exp(-0.5 * x * x) for x in edge])
     return edge[:256] * 2.0**-53, edge[1:], height
 
@@ -94,6 +96,7 @@ def normal(bits: Bits) -> float:
 
 @called
 def _normal_outside(bits: Bits, layer: Bits, x: float) -> float:
+    # One or two normals in a hundred come here, so that it is called: the loop that draws stays small.
     attempt = 0
     while True:
         if layer == 0:
@@ -111,6 +114,7 @@ def _normal_outside(bits: Bits, layer: Bits, x: float) -> float:
 
 @called
 def _normal_tail(bits: Bits, attempt: int) -> float:
+    # Marsaglia's method (1964) for the tail: an exponential distance beyond `_TAIL`, accepted with exp(-x^2 / 2).
     while True:
         x = -math.log(_open_uniform(again(bits, attempt + 1))) / _TAIL
         y = -math.log(_open_uniform(again(bits, attempt + 2)))
@@ -147,6 +151,7 @@ def _gamma_unsure(bits: Bits, depth: float, spread: float, x: float) -> float:
         root = 1.0 + spread * x
         cube = root * root * root
         coarse = np.int64((bits >> _8) & _10BITS)
+        # The uniform that `gamma_from` knew to 10 bits, now with its other bits: it must not be drawn anew.
         u = (coarse + _open_uniform(again(bits, _ACCEPT))) * 2.0**-10
         if root > 0.0 and math.log(u) < 0.5 * x * x + depth * (1.0 - cube + math.log(cube)):
             return depth * cube
@@ -163,6 +168,7 @@ def gamma(bits: Bits, shape: float) -> float:
 @called
 def log_gamma(bits: Bits, shape: float) -> float:
     """Draw the logarithm of a gamma variable: safe where the variable itself would underflow (tiny shapes)."""
+    # Below 1, a gamma variable of shape + 1 times U^(1 / shape) has the shape (Marsaglia and Tsang, 2000, section 6).
     lifted = shape if shape >= 1.0 else shape + 1.0
     depth = lifted - 1.0 / 3.0
     value = math.log(gamma_from(again(bits, _SHAPE), depth, 1.0 / math.sqrt(9.0 * depth)))
@@ -175,6 +181,7 @@ def log_gamma(bits: Bits, shape: float) -> float:
 def beta(bits: Bits, a: float, b: float) -> float:
     """Draw from Beta(a, b)."""
     odds = beta_log_odds(bits, a, b)
+    # Either form takes the exponential of a negative number, which cannot overflow.
     if odds > 0.0:
         return 1.0 / (1.0 + math.exp(-odds))
     lift = math.exp(odds)
@@ -232,6 +239,7 @@ def poisson(bits: Bits, mean: float) -> float:
 
 @called
 def _poisson_by_inversion(bits: Bits, mean: float) -> float:
+    # At most 100 terms: rounding may leave a remainder that no further probability uses up.
     left = uniform(bits)
     count = 0.0
     probability = math.exp(-mean)
@@ -255,6 +263,7 @@ def _poisson_by_rejection(bits: Bits, mean: float) -> float:
         v = _open_uniform(again(bits, attempt + 2))
         attempt += 2
         us = 0.5 - abs(u)
+        # Names and constants as in the article. The first test accepts most attempts without a logarithm.
         count = math.floor((2.0 * a / us + b) * u + mean + 0.43)
         if us >= 0.07 and v <= near:
             return float(count)

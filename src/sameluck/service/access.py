@@ -67,6 +67,7 @@ class Rates:
         now = time.monotonic()
         # A bucket of two seconds' requests, refilled continuously since the last request.
         left, then = self._left.get(name, (2 * self._per_second, now))
+        # Nothing is awaited between reading and writing, so that the event loop's requests need no lock.
         left = min(2 * self._per_second, left + (now - then) * self._per_second)
         self._left[name] = (max(left - 1, 0.0), now)
         return left >= 1

@@ -29,6 +29,7 @@ class DirectRoute(APIRoute):
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
+        # The caller is the only dependency; a second would be skipped silently, so it must not exist.
         (dependency,) = self.dependant.dependencies
         assert isinstance(dependency.call, Bearer)
         self._bearer, self._scopes = dependency.call, list(dependency.own_oauth_scopes or ())
@@ -39,7 +40,7 @@ class DirectRoute(APIRoute):
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             response = await self._response(scope, receive)
-        except ClientDisconnect:
+        except ClientDisconnect:  # nobody reads an answer, and it is no failure of the service
             return
         except _HANDLED as error:
             response = problem_of(error)

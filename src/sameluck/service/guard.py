@@ -53,10 +53,12 @@ class Guard:
             return
         exchange = _Exchange(receive, send, self._limits.body_bytes)
         try:
+            # Before the time limit and the application: a refused request costs next to nothing.
             self._check(scope["headers"])
             async with asyncio.timeout(self._limits.seconds) as exchange.timeout:
                 await self._app(scope, exchange.receive, exchange.send)
         except Refused as refused:
+            # Handled here, since FastAPI's handlers are inside the application that was not called.
             response = problem(refused.status, refused.code, refused.detail)
             await response(scope, receive, exchange.send)
         except TimeoutError:
@@ -79,9 +81,11 @@ class Guard:
         if _host_name(host) not in self._hosts:
             detail = f"this service does not answer to the host {host[:100]!r}; allow it with --allow-host"
             raise Refused(403, "host_refused", detail)
+        # A browser sends Origin with every request that could change something; a program may leave it out.
         origin = headers.get(b"origin")
         if origin is not None and _host_of(origin.decode("latin-1")) != host.lower():
             raise Refused(403, "origin_refused", "pages of other sites may not call this service")
+        # Refused before the body is sent; `_Exchange` counts the bytes of a body without a length.
         length = headers.get(b"content-length", b"0")
         if length.isdigit() and int(length) > self._limits.body_bytes:
             raise Refused(413, "body_too_large", _too_large(self._limits.body_bytes))

@@ -40,6 +40,7 @@ class Server(uvicorn.Server):
     async def on_tick(self, counter: int) -> bool:
         if counter % (HEAD_SECONDS * TICKS_PER_SECOND) == 0:
             self.close_stalled()
+        # In another thread the process belongs to somebody else, whose objects are not exempted.
         is_main_thread = threading.current_thread() is threading.main_thread()
         if counter % TICKS_PER_SECOND == 0 and is_main_thread:
             self.exempt_loaded()
@@ -53,6 +54,7 @@ class Server(uvicorn.Server):
         """
         if self._experiments.loads != self._exempt_loads:
             self._exempt_loads = self._experiments.loads
+            # Frozen objects are never collected, so they are unfrozen for one collection at each load.
             gc.unfreeze()  # experiments that were deleted since are garbage
             gc.collect()
             gc.freeze()
@@ -120,7 +122,7 @@ class ServiceProcess:
             log_level="warning",
             access_log=False,
             server_header=False,
-            proxy_headers=False,
+            proxy_headers=False,  # any client can send them, and nothing here depends on its address
             ws="none",
             timeout_keep_alive=30,
             timeout_graceful_shutdown=GRACE_SECONDS,

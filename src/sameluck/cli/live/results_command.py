@@ -8,18 +8,7 @@ from collections.abc import Sequence
 import click
 
 import sameluck as sl
-from sameluck.cli.compare_commands import (
-    interval_option,
-    metric_option,
-    output_options,
-    pairs_option,
-    read_request,
-    simultaneous_option,
-    take_outputs,
-    twin_option,
-    with_curve,
-    write_comparison,
-)
+from sameluck.cli import compare_commands as compare
 from sameluck.cli.experiment_options import parse_checkpoints
 from sameluck.cli.live.store_options import DatabaseOptions, live_command, name_argument
 from sameluck.cli.output import Output
@@ -37,13 +26,13 @@ from sameluck.wording import counted
 )
 @click.option("--level", type=float, help="Confidence level of the intervals.  [default: 0.95]")
 @click.option("--control", help="The policy to compare with.  [default: the experiment's]")
-@metric_option
-@pairs_option
-@interval_option(default="anytime while it runs, then t")
-@simultaneous_option
+@compare.metric_option
+@compare.pairs_option
+@compare.interval_option(default="anytime while it runs, then t")
+@compare.simultaneous_option
 @click.option("--best", is_flag=True, help="Report the policies that may be the best.")
-@twin_option
-@output_options
+@compare.twin_option
+@compare.output_options
 def results_command(
     name: str,
     database: DatabaseOptions,
@@ -58,23 +47,27 @@ def results_command(
     Results use the first replications, up to the first incomplete replication. With lockstep order, earlier periods
     are known sooner: --checkpoints 10,50.
     """
-    outputs = take_outputs(options)
+    outputs = compare.take_outputs(options)
     with database.open_experiment(name, read_only=True) as live:
         if len(live.experiment.policies) < 2:
             raise sl.Invalid(
                 f"{name!r} has one policy, and a comparison needs two; add a policy with: sameluck live add-policy"
             )
         # A request is valid or not whatever the data so far; too few replications are reported below, with a remedy.
-        request = read_request(options, live.experiment, max(2, live.experiment.replications))
+        request = compare.read_request(
+            options, live.experiment, max(2, live.experiment.replications)
+        )
         names = _parse_names(policies, live)
         checkpoints = parse_checkpoints(options["checkpoints"], live.experiment)
-        runs = live.runs(with_curve(checkpoints, outputs), policies=names)
+        runs = live.runs(compare.with_curve(checkpoints, outputs), policies=names)
         needed = 1 if with_twin else INTERVALS[str(options["interval"] or STUDENT.name)].needs
         if runs.replications < needed:
             raise _too_early(live, names, runs.replications, checkpoints[-1], needed)
     request["best"] = best
     makers = makers_for(runs.experiment.policies, database.import_makers())
-    return write_comparison(runs, checkpoints, request, outputs, with_twin=with_twin, makers=makers)
+    return compare.write_comparison(
+        runs, checkpoints, request, outputs, with_twin=with_twin, makers=makers
+    )
 
 
 def _parse_names(names: str | None, live: sl.LiveExperiment) -> list[str] | None:

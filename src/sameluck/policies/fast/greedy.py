@@ -68,6 +68,7 @@ probabilities(TournamentGreedy)(greedy_probabilities)
 @selects(CeilingGreedy)
 def _greedy(policy: CeilingGreedy, tally: Tally, period: int, noise: Key) -> int | np.int64:
     arms = tally.pulls.size
+    # Infinite unless this period ends with the best arm: an explored arm must not be repeated without a comparison.
     tally.memory[0] = np.inf
     if period <= arms:
         return period - 1
@@ -108,5 +109,6 @@ def _greedy_of_many(
 @repeats_arm(TournamentGreedy)
 @repeats_arm(CeilingGreedy)
 def _above_ceiling(policy: CeilingGreedy, played: PlayedArm, period: int, noise: Key) -> bool:
+    # The same word that `select` would read in this period: addresses make a second reading harmless here.
     exploring = uniform(at(noise, period, EXPLORES)) < policy.epsilon
     return played.mean > played.memory[0] and not exploring

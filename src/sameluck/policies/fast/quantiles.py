@@ -47,10 +47,12 @@ def _highest_quantile(policy: CeilingQuantiles, tally: Tally, period: int, noise
             return last
     best, _ = highest_quantile(policy, tally, tail, -1)
     tally.memory[1] = 0.0
+    # A ceiling costs as much as a comparison of all arms, so it is computed only for an arm that is likely to stay.
     if best == last and period >= _FIRST_BLOCK:
         end = min(period + period // 8, policy.log_tail.size - 1)
         _, ceiling = highest_quantile(policy, tally, policy.log_tail[end], last)
         tally.memory[0] = ceiling + _MARGIN
+        # No probability exceeds 1, so a ceiling of 1 or more could not be passed, nor its tail be computed.
         tally.memory[1] = end if tally.memory[0] < 1.0 else 0
     return best
 

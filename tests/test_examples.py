@@ -10,8 +10,12 @@ EXAMPLES = Path(__file__).parent.parent / "examples"
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:Could not find the number of physical cores")
 def test_bandits_from_real_data(capsys):
-    """Classifiers on digits and bottles of wine: the arms have the data's means, and policies differ in them."""
+    """Classifiers on digits and bottles of wine: the arms have the data's means, and policies differ in them.
+
+    Without /sys, as in some containers, scikit-learn cannot count the physical cores, and warns.
+    """
     pytest.importorskip("sklearn")
     spec = importlib.util.spec_from_file_location("real_data", EXAMPLES / "real_data.py")
     example = importlib.util.module_from_spec(spec)

@@ -389,8 +389,8 @@ def test_only_a_file_of_the_service_is_saved(answer, tmp_path):
 
 
 def test_what_is_no_unit_or_no_reward_is_refused_as_by_the_embedded_object(server):
-    ours = sl.open("sqlite://").start("input", EXPERIMENT, options=LIVE)
-    with server.client() as client:
+    with sl.open("sqlite://") as store, server.client() as client:
+        ours = store.start("input", EXPERIMENT, options=LIVE)
         live = client.start("input", EXPERIMENT, options=LIVE)
         bad = [None, 1.5, float("nan"), True, b"x", [1], "", "\ud800", "x" * 1_001, 10**1_000]
         for experiment in (ours, live):

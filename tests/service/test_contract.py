@@ -11,7 +11,8 @@ from sameluck.service.api_tokens import SCOPES
 from sameluck.service.app import create_app
 from sameluck.service.problems import STATUSES, status_of
 
-DOCUMENT = create_app(sl.open("sqlite://")).openapi()
+with sl.open("sqlite://") as store:
+    DOCUMENT = create_app(store).openapi()
 OPERATIONS = {
     f"{method.upper()} {path}": operation
     for path, operations in DOCUMENT["paths"].items()

@@ -15,7 +15,8 @@ CHECKS = [
     checks.response_schema_conformance,
     checks.response_headers_conformance,
 ]
-DOCUMENT = create_app(sl.open("sqlite://")).openapi()
+with sl.open("sqlite://") as store:
+    DOCUMENT = create_app(store).openapi()
 OPERATIONS = [
     result.ok() for result in schemathesis.openapi.from_dict(DOCUMENT).get_all_operations()
 ]

@@ -42,7 +42,8 @@ def test_the_examples_run_in_their_order(server, monkeypatch, capsys):
 
 
 def test_every_route_is_listed_with_its_scope():
-    document = create_app(sl.open("sqlite://")).openapi()
+    with sl.open("sqlite://") as store:
+        document = create_app(store).openapi()
     listed = re.findall(r"^\| `(\w+ /\S+)` \| (\w*) +\| \S.* \|$", PAGE, re.MULTILINE)
     routes = {
         f"{method.upper()} {path}": (operation.get("security") or [{"token": [""]}])[0]["token"][0]

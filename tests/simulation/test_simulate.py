@@ -90,7 +90,7 @@ def assert_literal_is_simulated(experiment, environment):
                 arms = [arm for arm, _ in path.history]
                 pulls = np.bincount(arms, minlength=experiment.n_arms)
                 assert runs.pulls[replication, row, column].tolist() == pulls.tolist()
-                earned = sum(reward for _, reward in path.history)
+                earned = literal_rules.total(reward for _, reward in path.history)
                 assert runs.rewards[replication, row, column] == earned
 
 
@@ -209,7 +209,7 @@ def test_a_trace_is_what_simulate_played(case):
         for place, one in enumerate(traced.values()):
             pulls = np.bincount(one.arms, minlength=experiment.n_arms)
             np.testing.assert_array_equal(runs.pulls[replication, place, -1], pulls)
-            assert runs.rewards[replication, place, -1] == sum(one.rewards.tolist())
+            assert runs.rewards[replication, place, -1] == literal_rules.total(one.rewards.tolist())
 
 
 def test_a_trace_lists_one_record_for_each_policy_and_period():

@@ -199,9 +199,26 @@ def test_nothing_is_acknowledged_once_the_file_is_gone(path, live, lose):
     assert live.assign("bob").reason == "UNAVAILABLE"
 
 
+def test_an_error_that_is_kept_does_not_keep_the_file_open(path):
+    with sl.open(f"sqlite:///{path}") as store:
+        live = store.start("trial", SMALL)
+        live.status()
+        moved(path)
+        with pytest.raises(sl.Unavailable) as error:
+            live.status()
+    # The traceback in `error` keeps the variables of its frames alive.
+    handles = [os.path.realpath(handle) for handle in Path("/proc/self/fd").iterdir()]
+    assert not any("away.db" in handle for handle in handles), error
+
+
+def close_readers(database):
+    while database._idle:
+        database._idle.pop().close()
+
+
 def test_a_file_that_is_moved_while_a_reader_opens_it(path, live, monkeypatch):
     database = live.open_replications.database
-    database._idle.clear()
+    close_readers(database)
     check = database._file.check
 
     def then_move():
@@ -257,7 +274,7 @@ def no_handles():
 
 def test_out_of_file_handles_is_not_the_callers_mistake(path, live, no_handles):
     assignment = live.assign("ann")
-    live.open_replications.database._idle.clear()
+    close_readers(live.open_replications.database)
     no_handles()
     calls = (
         lambda: sl.open(f"sqlite:///{path}"),

@@ -316,9 +316,10 @@ class Sqlite:
         with self._mutex:
             if self._closed:
                 raise Closed("the store is closed")
-            idle = self._idle.pop() if self._idle else None
         if self._file is not None:
             self._file.check()
+        with self._mutex:
+            idle = self._idle.pop() if self._idle else None
         if idle is None:
             url = f"{Path(self.path or '').resolve().as_uri()}?mode=ro"
             try:

@@ -47,6 +47,7 @@ bench: .venv/.for-test
 	$(BIN)/python benchmarks/peers.py
 	$(BIN)/python benchmarks/promises.py
 	$(BIN)/python benchmarks/scaling.py
+	$(BIN)/python benchmarks/seed_checks.py
 	$(BIN)/python benchmarks/soak.py
 	$(BIN)/python benchmarks/service.py
 	$(BIN)/python benchmarks/tails.py

@@ -68,7 +68,7 @@ __all__ = [
     "LedgerChanges", "LedgerDifference", "LiveExperiment", "LiveOptions", "Lognormal",
     "Misconfigured", "Missing", "Naive", "OtherVersion", "Plan", "Poisson", "Policy",
     "PolicyMetric", "PolicySummary", "Race", "Receipt", "Rehearsal", "Replay", "ReplicationStatus",
-    "Reward", "Runs", "SameluckError", "Standing", "Status", "Store", "StudentT", "Tally",
+    "Reward", "Runs", "SameluckError", "SeedCheck", "Standing", "Status", "Store", "StudentT", "Tally",
     "ThompsonBernoulli", "ThompsonGaussian", "TimeCoupled", "TooLarge", "Trace", "Traffic",
     "Trajectory", "TruncatedGaussian", "Twin", "UCBDelta", "Unavailable", "Uniform", "Unknown",
     "Unplayable", "VarianceSplit", "VirtualClock", "WindowExtension", "ZeroInflatedLognormal",

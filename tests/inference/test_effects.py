@@ -98,7 +98,7 @@ def test_a_difference_that_has_not_varied_has_no_interval_and_no_p_value(interva
     equal = sl.compare(other, interval=interval)
     effect = equal.effects[0]
     assert (effect.effect, effect.low, effect.high, effect.p_value) == (0, -math.inf, math.inf, 1)
-    assert "p1 and p0 earned exactly the same over 10 periods in each of 20" in equal.verdict
+    assert "p1 and p0 earned exactly the same in all 20 replications; no interval" in equal.verdict
     assert "the same policy" not in equal.verdict
 
 
@@ -106,7 +106,10 @@ def test_a_median_interval_from_0_to_0_is_no_claim_that_policies_are_the_same():
     result = sl.compare(runs_of([[1, 1]] * 18 + [[1, 4], [3, 2]]), interval="median")
     assert result.effects[0][4:6] == (0, 0)
     assert "the same policy" not in result.verdict
-    assert "No difference between p1 and p0 is shown over 10 periods" in result.verdict
+    assert (
+        "In the median replication no difference between p1 and p0 is shown over 10 periods"
+        in result.verdict
+    )
 
 
 @pytest.mark.parametrize(

@@ -253,7 +253,7 @@ def test_replications_that_tie_are_never_significant_by_their_ties():
     runs = played({"a": sl.UCB1(2.5), "b": sl.UCB1(3.0)}, BERNOULLI, replications=900)
     tied = 0
     for start in range(0, 900, 3):
-        result = sl.compare(rows_of(runs, slice(start, start + 3)))
+        result = sl.compare(rows_of(runs, slice(start, start + 3)), check=False)
         effect = result.effects[0]
         assert effect.p_value > 0
         assert effect.low < effect.high
@@ -265,7 +265,7 @@ def test_replications_that_tie_are_never_significant_by_their_ties():
                 1,
                 1,
             )
-            assert "in each of 3 replications: no interval can be given" in result.verdict
+            assert "in all 3 replications; no interval can be given" in result.verdict
     assert 20 < tied < 120
 
 

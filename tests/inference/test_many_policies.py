@@ -21,11 +21,12 @@ def by_regret():
 
 @pytest.mark.slow
 def test_the_answer_is_short_and_names_the_best(by_regret):
-    best = min(by_regret.values, key=lambda one: one.value).policy
-
-    assert by_regret.verdict.startswith(f"Best by pseudo-regret over 100 periods: {best}.")
-    assert re.search(r"Of 19 policies \d+ are better than ucb\(0.1\), at 95%", by_regret.verdict)
-    assert len(by_regret.verdict) < 1_000
+    best, answer = re.match(r"(.*?:.*?)\. (.*?, at 95%)", by_regret.verdict).groups()
+    assert re.fullmatch(
+        r"\d+ of 20 policies may be the best by mean pseudo-regret at 95% \(one-sided\): .*", best
+    )
+    assert re.match(r"\d+ of 19 policies ha(s|ve) a (higher|lower) pseudo-regret than ucb", answer)
+    assert len(by_regret.verdict.split()) < 100
 
 
 def test_table_board_and_figure_have_the_lowest_regret_first(by_regret):

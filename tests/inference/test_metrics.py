@@ -100,7 +100,7 @@ def test_the_best_policy_is_the_one_with_the_lowest_regret(runs):
 
     assert by_regret.effects[0].control == runs.policies[int(regret.argmin())]
     assert [standing.may_be_best for standing in by_regret.standings] == [True, False]
-    assert "May be the best of all by mean pseudo-regret" in by_regret.verdict
+    assert "bold is the best of 2 policies by mean pseudo-regret" in by_regret.verdict
     assert by_regret.effects[-1].effect > 0
     assert "The pseudo-regret is" in by_regret.verdict
     assert "higher with wary than with bold" in by_regret.verdict

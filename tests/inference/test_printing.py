@@ -1,4 +1,4 @@
-"""Printing of plans, races, design comparisons and twins reads results: nothing is drawn or simulated again."""
+"""Printing of all results reads them: nothing is drawn or simulated again."""
 
 import sys
 
@@ -33,6 +33,10 @@ def race():
     return sl.race(EXPERIMENT.policies, BERNOULLI, **options)
 
 
+def comparison():
+    return sl.compare(sl.simulate(EXPERIMENT, BERNOULLI))
+
+
 def designs():
     return sl.designs(EXPERIMENT, BERNOULLI)
 
@@ -60,7 +64,7 @@ def files_called(function):
     return called
 
 
-@pytest.mark.parametrize("compute", [plan, race, designs, twin])
+@pytest.mark.parametrize("compute", [comparison, plan, race, designs, twin])
 def test_printing_reads_what_was_computed(compute):
     result = compute()
     for show in (result.__str__, result.__repr__, result._repr_html_, result.to_dicts):

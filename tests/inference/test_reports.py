@@ -12,7 +12,7 @@ import sameluck as sl
 from sameluck import cli
 from sameluck.files import made_with
 from sameluck.reporting.commands import compare_command, designs_command
-from sameluck.reporting.sentences import about_unseen
+from sameluck.reporting.sentences import about_other_seeds
 
 BERNOULLI = "bernoulli(0.7, 0.3)"
 TWO = sl.Experiment(
@@ -46,7 +46,7 @@ def test_two_policies_have_an_answer_a_curve_and_each_replication():
     assert f"steady earned {-effect.effect:.1f} more than ucb1(alpha=5) over 200 periods." in text
     assert f"The 99% interval runs from {-effect.high:.1f} to {-effect.low:.1f} more." in text
     assert f"Users per replication {effect.interactions:,.0f} instead of 400" in text
-    assert about_unseen(result)[0] in text
+    assert about_other_seeds(result)[0] in text
     rewards = runs.rewards[:, :, -1]
     ahead = int((rewards[:, 1] > rewards[:, 0]).sum())
     assert f"ucb1(alpha=5) was ahead in {ahead} of 10." in text
@@ -70,7 +70,7 @@ def test_many_policies_have_a_leader_board():
     result = sl.compare(sl.simulate(THREE, BERNOULLI), pairs="best", best=True)
     assert [standing.policy for standing in result.standings if standing.may_be_best] == ["steady"]
     page = result.to_html()
-    assert "steady is the best of 3 policies." in text_of(page)
+    assert "steady is the best of 3 policies by mean reward at 95% (one-sided)." in text_of(page)
     assert "2 of 3 ruled out at 95%" in text_of(page)
     assert "<i>" not in page
     ranked = re.findall(r'class="l name">([^< ]*)', page)
@@ -83,9 +83,13 @@ def test_many_policies_against_the_control_are_counted():
     effects = {effect.policy: effect for effect in result.effects}
     assert effects["steady"].low > 0 > effects["<i>greedy"].high
     text = text_of(result.to_html())
-    first = "steady earned most; 1 of 2 policies earned more than ucb1(alpha=5), 1 earned less."
+    more, less = (abs(effects[name].effect) for name in ("steady", "<i>greedy"))
+    first = (
+        f"1 of 2 policies earned more than ucb1(alpha=5) over 200 periods (steady by {more:.2f}), 1 earned less "
+        f"(<i>greedy by {less:.2f}), at 95%."
+    )
     assert first in text
-    assert "More: steady. Up to" in text
+    assert first in result.verdict
 
 
 def test_designs_are_drawn_with_the_naive_design_as_measured():

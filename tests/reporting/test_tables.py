@@ -72,11 +72,10 @@ def test_many_policies_in_a_narrow_terminal(many, monkeypatch):
         policy.policy: policy.reward for policy in result.policies if policy.checkpoint == 200
     }
     best = max(summary, key=summary.get)
-    assert f"Highest mean reward over 200 periods: {best}, {summary[best]:.1f}." in result.verdict
-    less = sum(effect.high < 0 for effect in result.last_effects)
-    assert less > 0
-    assert f"{less} of 9 policies earned less than {best}, at 95%" in result.verdict
-    assert len(result.verdict) < 1_000
+    last = ranked[-1]
+    largest = f"{last.policy} by {-last.effect:.2f}"
+    assert result.verdict.startswith(f"{best} earned most over 200 periods: more than {largest}, ")
+    assert len(result.verdict.split()) < 100
 
 
 def test_many_policies_are_drawn_in_order_and_one_colour(many):

@@ -123,7 +123,8 @@ def write_comparison(
         request = {"makers": makers, **request}
     # A figure's horizons must not widen simultaneous intervals, so text and numbers have their own comparison.
     result = sl.compare(runs.at(checkpoints), **request)
-    curve = sl.compare(runs, **request) if len(runs.checkpoints) > len(checkpoints) else result
+    has_curve = len(runs.checkpoints) > len(checkpoints)
+    curve = sl.compare(runs, check=False, **request) if has_curve else result
     note = [Card("Where the variance comes from", split.verdict)] if split else []
     twin = _twin(runs.at(checkpoints), request, makers) if with_twin else None
     if twin is not None and outputs["report"]:
@@ -165,6 +166,7 @@ def comparison_record(
         "standings": [standing._asdict() for standing in result.standings],
         "verdict": result.verdict,
         "cautions": list(result.cautions),
+        "check": result.check.to_record(),
         "split": split._asdict() if split else None,
         **({"twin": twin.to_record()} if twin else {}),
     }

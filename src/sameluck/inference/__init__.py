@@ -13,6 +13,7 @@ from sameluck.inference.racing.race_results import Race
 from sameluck.inference.twins.bernoulli_confidence_set import Guaranteed
 from sameluck.inference.twins.failures import Failure
 from sameluck.inference.twins.twin import Twin, twin
+from sameluck.inference.unseen import SeedCheck
 
 __all__ = [
     "Comparison",
@@ -25,6 +26,7 @@ __all__ = [
     "PolicyMetric",
     "PolicySummary",
     "Race",
+    "SeedCheck",
     "Standing",
     "Twin",
     "VarianceSplit",

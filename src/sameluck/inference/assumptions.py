@@ -19,6 +19,8 @@ from sameluck.environments.base import Environment, draw, prepared_parameters
 from sameluck.experiment import Experiment, capabilities_of
 from sameluck.inference.effects import Effect, differences, has_equal_results, has_prior
 from sameluck.inference.requests import Pair, Request
+from sameluck.inference.tails import quantile_interval
+from sameluck.inference.unseen import Misses, excess_misses
 from sameluck.policies.base import Policy, RewardScale, rescaled, reward_scale
 from sameluck.randomness.streams import AUDIT, stream, word
 from sameluck.runs import Runs
@@ -27,6 +29,7 @@ from sameluck.text_forms import is_parameters
 LARGE_SKEWNESS = 1.0
 REPLICATIONS_PER_SQUARED_SKEWNESS = 25  # for a t interval (Cochran, 1977)
 MIN_REPLICATIONS_FOR_PULLS = 30
+MAX_FIRST_INTERVAL = 1_000  # replications
 LARGE_VARIANCE = 1.0  # of a pull count, in horizons
 LARGE_SD = 0.7  # of a pull count, in means; about 0.2 for UCB1
 SCALE_FACTOR = 2.0  # between scales that fit
@@ -59,35 +62,73 @@ class Violations(NamedTuple):
     constant_pairs: tuple[Pair, ...] = ()  # the same difference in every replication
     skewed_pairs: tuple[Pair, ...] = ()
     replications_for_skewness: int = 0  # that the most skewed pair needs
+    misses: Misses | None = None  # of the most skewed pair, from other seeds or a copy of the arms
+    replications_for_interval: int = 0  # that intervals without bounds need
     unstable_policies: tuple[str, ...] = ()  # whose pull counts vary much between replications
     scale: ScaleMismatch | None = None
 
 
 def find_violations(
-    runs: Runs, measured_runs: Runs, effects: Sequence[Effect], request: Request
+    runs: Runs,
+    measured_runs: Runs,
+    effects: Sequence[Effect],
+    request: Request,
+    reference: Runs | None = None,
 ) -> Violations:
     """Check the differences, the pull counts and the scale of the rewards, from effects at the last checkpoint.
 
-    `measured_runs` are the runs with the values of the metric in place of the rewards (`measured`).
+    `measured_runs` are the runs with the values of the metric in place of the rewards (`measured`). `reference` has
+    many replications on other seeds or on a copy of the arms, because few replications often lack the long tail.
     """
     identical = [effect for effect in effects if has_equal_results(measured_runs, effect[:2])]
-    needed: dict[Pair, int] = {}
+    needed: dict[Effect, int] = {}
     # Intervals of medians and quantiles do not assume symmetry.
     if request.interval_method.is_of_the_mean and not request.metric_definition.is_quantile:
-        for pair in _pairs(effects):
-            values = differences(measured_runs, pair, runs.checkpoints.size - 1, request)
-            needed[pair] = replications_for_skewness(values)
-    skewed = [pair for pair, count in needed.items() if count > runs.replications]
+        for effect in effects:
+            values = (
+                differences(measured_runs, effect[:2], -1, request)
+                if reference is None
+                else differences(reference, effect[:2], -1)
+            )
+            needed[effect] = replications_for_skewness(values)
+    skewed = [effect for effect, count in needed.items() if count > runs.replications]
+    misses = None
+    if skewed and reference is not None:
+        worst = max(skewed, key=lambda effect: needed[effect])
+        misses = excess_misses(differences(reference, worst[:2], -1), worst, needed[worst])
     return Violations(
         identical_pairs=_pairs(effect for effect in identical if not effect.is_same_policy),
         constant_pairs=_pairs(
             effect for effect in effects if effect.sd == 0 and effect not in identical
         ),
-        skewed_pairs=tuple(skewed),
+        skewed_pairs=_pairs(skewed),
         replications_for_skewness=max(needed.values()) if skewed else 0,
+        misses=misses,
+        replications_for_interval=_replications_for_interval(effects, request),
         unstable_policies=tuple(name for name in runs.policies if _is_unstable(runs, name)),
         scale=scale_mismatch(measured_runs),
     )
+
+
+def _replications_for_interval(effects: Sequence[Effect], request: Request) -> int:
+    """Return the replications at which an interval has bounds, if an effect has none; 0 if all have or none will."""
+    if not any(effect.sd and math.isinf(effect.high - effect.low) for effect in effects):
+        return 0
+    names = {name for effect in effects for name in effect[:2]}
+    covered = {"best": len(names) * (len(names) - 1) // 2}.get(request.pairs, len(effects))
+    together = request.simultaneous in ("pairs", "both")
+    level = 1 - (1 - request.level) / (covered if together else 1)
+    share = request.metric_definition.share
+    for count in range(effects[0].replications + 1, MAX_FIRST_INTERVAL):
+        values = np.arange(float(count))
+        interval = (
+            quantile_interval(values, share, level)
+            if request.metric_definition.is_quantile and share is not None
+            else request.interval_method.interval(values, level)
+        )
+        if math.isfinite(interval.high - interval.low):
+            return count
+    return 0
 
 
 def _pairs(effects: Iterable[Effect]) -> tuple[Pair, ...]:

@@ -12,11 +12,12 @@ from sameluck.inference.interval_methods import INTERVALS, STUDENT, TWIN, defaul
 from sameluck.inference.metrics import as_metric, measured
 from sameluck.inference.policy_summaries import policy_metrics, standings, summarise
 from sameluck.inference.requests import Request, check_request
-from sameluck.inference.twins.failures import failures_ahead
+from sameluck.inference.twins.failures import Failure, rare_failures, short_copy
 from sameluck.inference.twins.intervals import twin_effects
-from sameluck.inference.unseen import possible_loss
+from sameluck.inference.unseen import SeedCheck, check_on, other_seeds, possible_loss
 from sameluck.policies.external import Makers
 from sameluck.runs import Runs
+from sameluck.validation import require_flag
 
 
 def compare(  # noqa: PLR0913 all but one are optional
@@ -31,6 +32,7 @@ def compare(  # noqa: PLR0913 all but one are optional
     adjust: str | None = None,
     metric: str = "reward",
     makers: Makers | None = None,
+    check: bool = True,
 ) -> Comparison:
     """Estimate how much more each policy earns than the control, at every checkpoint.
 
@@ -57,11 +59,14 @@ def compare(  # noqa: PLR0913 all but one are optional
             `"realised_regret"` (against the rewards received) or `"best_arm_share"`, in simulations; over
             replications the `"quantile(0.1)"` of the reward, or the mean reward of the `"worst_tenth"`.
         makers: As for `simulate`, for `interval="twin"`, which runs `External` policies again.
+        check: Simulate further replications with other random numbers, about 0.2 seconds, and say whether they agree.
+            On live traffic the policies run on a copy of the arms instead.
     """
     if not isinstance(runs, Runs):
         raise Invalid(
             f"compare takes the Runs of simulate, or of a live experiment (live.runs()), got {runs!r}"
         )
+    require_flag("check", check)
     definition, interim = as_metric(metric), is_interim(runs)
     interval = interval or default_interval(interim=interim and definition.is_mean)
     needed = INTERVALS.get(interval, STUDENT).needs
@@ -88,6 +93,7 @@ def compare(  # noqa: PLR0913 all but one are optional
         else estimated_effects(measured_runs, request)
     )
     last = [effect for effect in effects if effect.checkpoint == runs.checkpoints[-1]]
+    seeds, reference, failures = _checked(runs, last, request) if check else (SeedCheck(), None, ())
     return Comparison(
         effects=effects if measured_runs is runs else _with_rewards(effects, runs),
         runs=runs,
@@ -96,11 +102,33 @@ def compare(  # noqa: PLR0913 all but one are optional
         differences=differences(measured_runs, last[0][:2], runs.checkpoints.size - 1, request),
         policies=summarise(runs),
         standings=standings(measured_runs, request) if best else (),
-        failures=failures_ahead(runs),
-        violations=find_violations(runs, measured_runs, last, request),
+        failures=failures,
+        check=seeds,
+        violations=find_violations(runs, measured_runs, last, request, reference),
         moving_environment=moving_environment(runs.environment),
         possible_loss=possible_loss(runs),
     )
+
+
+def _checked(
+    runs: Runs, effects: list[Effect], request: Request
+) -> tuple[SeedCheck, Runs | None, tuple[Failure, ...]]:
+    """Return the check of the effects, the runs behind it, and rare failures on a copy of live arms."""
+    metric = request.metric_definition
+    if runs.environment is None:
+        copy = short_copy(runs)
+        if copy is None:
+            return SeedCheck(), None, ()
+        on_copy = SeedCheck(copy.runs.replications, on_copy=True)
+        return on_copy, copy.runs if metric.is_reward else None, rare_failures(copy)
+    if not metric.is_mean or all(effect.is_same_policy for effect in effects):
+        return SeedCheck(), None, ()
+    again, obstacle = other_seeds(runs)
+    if again is None:
+        return SeedCheck(obstacle=obstacle), None, ()
+    reference = measured(again, metric)
+    are_means = request.interval_method.is_of_the_mean
+    return check_on(reference, effects, are_means=are_means), reference, ()
 
 
 def _with_rewards(effects: tuple[Effect, ...], runs: Runs) -> tuple[Effect, ...]:

@@ -15,6 +15,7 @@ from sameluck.inference.effects import Effect
 from sameluck.inference.policy_summaries import PolicyMetric, PolicySummary, Standing
 from sameluck.inference.requests import Request
 from sameluck.inference.twins.failures import Failure
+from sameluck.inference.unseen import SeedCheck
 from sameluck.runs import Runs
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ class Comparison(DisplayedOnPages, Frames):
         policies: Each policy's reward, regret, pulls and share of the best arm, at every checkpoint.
         standings: Which policies may be the best, with `best=True`.
         failures: Rare failures in a short twin of live runs.
+        check: The effects on other seeds, in simulations.
         violations: Assumptions of the intervals that the runs do not meet.
         moving_environment: Name of a simulated environment whose arms move; None for others.
         possible_loss: Most that a policy can lose to another in a replication, on average; None if not known.
@@ -47,6 +49,7 @@ class Comparison(DisplayedOnPages, Frames):
     policies: tuple[PolicySummary, ...]
     standings: tuple[Standing, ...]
     failures: tuple[Failure, ...]
+    check: SeedCheck
     violations: Violations
     moving_environment: str | None
     possible_loss: float | None

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 
 from sameluck.inference.effects import is_interim
 from sameluck.inference.interval_methods import ANYTIME, MEDIAN
-from sameluck.wording import listed
+from sameluck.reporting.sentences import miss_rate
+from sameluck.wording import amount, counted, listed
 
 if TYPE_CHECKING:
     from sameluck.inference.assumptions import ScaleMismatch
     from sameluck.inference.comparison import Comparison
     from sameluck.inference.requests import Pair
+    from sameluck.inference.unseen import PairCheck
 
 FEW_REPLICATIONS = 10
 
@@ -24,13 +26,14 @@ def comparison_cautions(result: Comparison) -> tuple[str, ...]:
         *result.runs.notes,
         *movement_caution(result.moving_environment),
         *_interim(result),
+        *_contradicted(result),
         *_few_replications(result),
         *_tail_without_bounds(result),
         *_winner_each_alone(result),
-        *_identical(violations.identical_pairs),
-        *_constant(violations.constant_pairs),
+        *_identical(result),
+        *_constant(result),
         *_skewed(result),
-        *_unstable(violations.unstable_policies),
+        *_unstable(result),
         *scale_caution(violations.scale),
     )
 
@@ -59,6 +62,34 @@ def _interim(result: Comparison) -> Iterator[str]:
         )
 
 
+def _contradicted(result: Comparison) -> Iterator[str]:
+    """Name the pairs whose mean on other seeds is outside the interval, the failures behind it and the remedy."""
+    check, count = result.check, result.runs.replications
+    pairs = check.contradicted
+    if not pairs:
+        return
+    differences = _means(pairs)
+    failures = [
+        f" {failure.policy} ends {amount(failure.loss)} or more behind {failure.control} in about 1 replication in "
+        f"{failure.one_in:,.0f}."
+        for failure in check.failures[:1]
+    ]
+    needed = max(10 * count, result.violations.replications_for_skewness)
+    yield (
+        f"On other seeds {differences} ({check.replications:,} replications): these "
+        f"{counted(count, 'replication')} are unusual.{''.join(failures)} Run more (about {needed:,})."
+    )
+
+
+def _means(pairs: Sequence[PairCheck]) -> str:
+    """Return the mean differences on other seeds, with two standard errors."""
+    means = (
+        f"{pair.policy} minus {pair.control} is {amount(pair.effect)} ± {amount(2 * pair.error)}"
+        for pair in pairs
+    )
+    return listed(means, at_most=3)
+
+
 def _few_replications(result: Comparison) -> Iterator[str]:
     method, replications = result.request.interval_method, result.runs.replications
     if method.copies_arms:
@@ -66,7 +97,7 @@ def _few_replications(result: Comparison) -> Iterator[str]:
             "The spread is measured on a copy of the arms: it assumes that their rewards are i.i.d., which few "
             "replications can hardly test."
         )
-    elif replications < FEW_REPLICATIONS and method.is_of_the_mean:
+    elif replications < FEW_REPLICATIONS and method.is_of_the_mean and not result.check.pairs:
         yield (
             f"Only {replications} replications: the intervals assume normal differences. "
             f"{FEW_REPLICATIONS} or more show whether that holds."
@@ -97,7 +128,9 @@ def _names(pairs: Sequence[Pair]) -> str:
     return listed((f"{policy} and {control}" for policy, control in pairs), at_most=3)
 
 
-def _identical(pairs: Sequence[Pair]) -> Iterator[str]:
+def _identical(result: Comparison) -> Iterator[str]:
+    varying = [pair[:2] for pair in result.check.pairs if pair.error > 0]
+    pairs = [pair for pair in result.violations.identical_pairs if pair not in varying]
     if pairs:
         yield (
             f"{_names(pairs)} pulled every arm equally often in every replication: this environment cannot "
@@ -105,29 +138,41 @@ def _identical(pairs: Sequence[Pair]) -> Iterator[str]:
         )
 
 
-def _constant(pairs: Sequence[Pair]) -> Iterator[str]:
-    if pairs:
+def _constant(result: Comparison) -> Iterator[str]:
+    violations, check = result.violations, result.check
+    pairs = [*violations.constant_pairs, *violations.identical_pairs]
+    varying = [pair for pair in check.pairs if pair[:2] in pairs and pair.error > 0]
+    if varying:
+        names = _names([pair[:2] for pair in varying])
         yield (
-            f"The difference of {_names(pairs)} is the same in every replication, which does not prove that it is "
-            "constant. Run more replications."
+            f"The difference of {names} is the same in every replication, but not on other seeds: {_means(varying)} "
+            f"({check.replications:,} replications). Run more replications."
+        )
+    elif violations.constant_pairs and not check.pairs:
+        yield (
+            f"The difference of {_names(violations.constant_pairs)} is the same in every replication, which does not "
+            "prove that it is constant. Run more replications."
         )
 
 
 def _skewed(result: Comparison) -> Iterator[str]:
-    runs, violations = result.runs, result.violations
-    if violations.skewed_pairs:
-        is_mean = result.request.metric_definition.is_mean
-        more = "wait for more" if runs.environment is None else "run more"
-        median = f', or see the median with interval="{MEDIAN.name}"' if is_mean else ""
+    runs, violations, check = result.runs, result.violations, result.check
+    is_mean = result.request.metric_definition.is_mean
+    median = f', or see the median with interval="{MEDIAN.name}"' if is_mean else ""
+    more = "wait for more" if runs.environment is None else "run more"
+    remedy = f"{more} (about {violations.replications_for_skewness:,}){median}."
+    if check.on_copy and violations.misses is not None:
+        yield f"{miss_rate(result)}, on a copy of the arms: rare replications weigh heavily; {remedy}"
+    elif violations.skewed_pairs and not check.replications:
         yield (
             f"The differences of {_names(violations.skewed_pairs)} are skewed: rare replications weigh heavily, and "
-            f"with {runs.replications:,} the interval is only approximate; {more} (about "
-            f"{violations.replications_for_skewness:,}){median}."
+            f"with {runs.replications:,} the interval is only approximate; {remedy}"
         )
 
 
-def _unstable(policies: Sequence[str]) -> Iterator[str]:
-    if policies:
+def _unstable(result: Comparison) -> Iterator[str]:
+    policies = result.violations.unstable_policies
+    if policies and not result.check.replications:
         pull = "pulls" if len(policies) == 1 else "pull"
         yield (
             f"How often {listed(policies)} {pull} an arm varies much between replications: rare replications "

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from sameluck.reporting import plots, tables
 from sameluck.reporting.pages.comparison_page import designs_page
 from sameluck.reporting.pages.page import Card
-from sameluck.reporting.sentences import about_unseen, cost, findings, scope, setting
+from sameluck.reporting.sentences import about_other_seeds, answer_sentences, cost, scope, setting
 from sameluck.wording import amount, percent
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def verdict(result: DesignComparison) -> str:
         for row in result.rows
         if row.policy == effect.policy and row.design != design and math.isfinite(row.users_needed)
     ]
-    sentences = [*findings(reference.last_effects), *about_unseen(reference)]
+    sentences = [*answer_sentences(reference), *about_other_seeds(reference)]
     return " ".join([*sentences, cost(effect, design), *needs])
 
 

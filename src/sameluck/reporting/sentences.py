@@ -1,24 +1,29 @@
-"""Sentences on runs and effects: setting, findings, possible reversals by unseen replications, and cost."""
+"""Sentences on runs and effects: setting, answer, agreement of other seeds, unseen failures, and cost."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING
 
 from sameluck import text_forms
 from sameluck.inference.effects import Effect
 from sameluck.inference.metrics import REWARD, Metric
-from sameluck.inference.unseen import replications_to_exclude, reversing_loss, unseen_share
+from sameluck.inference.unseen import (
+    replications_to_exclude,
+    reversing_loss,
+    unseen_share,
+)
 from sameluck.runs import Runs
 from sameluck.wording import amount, counted, duration, listed, percent
 
 if TYPE_CHECKING:
     from sameluck.inference.comparison import Comparison
-    from sameluck.inference.policy_summaries import Standing
     from sameluck.inference.twins.failures import Failure
 
 MAX_FINDINGS = 5  # that a verdict lists singly
+SMALL_SHARE = 0.01  # of failures that would not show; a check of 300 replications excludes more
 
 
 def title(result: Comparison) -> str:
@@ -27,24 +32,45 @@ def title(result: Comparison) -> str:
 
 
 def verdict(result: Comparison) -> str:
-    """Return the effects at the last checkpoint, what they cannot exclude and the users they cost."""
+    """Return the effects at the last checkpoint, what other seeds say of them and the users they cost."""
+    spent = cost(result.last_effects[0], result.runs.experiment.design.label)
+    return " ".join([*answer_sentences(result), *remarks(result), spent])
+
+
+def answer_sentences(result: Comparison) -> list[str]:
+    """Return the answer in one sentence, and further sentences; pages and text both show it."""
     effects, metric = result.last_effects, result.request.metric_definition
+    unbounded = [effect for effect in effects if effect.sd and math.isinf(effect.high - effect.low)]
+    if len(unbounded) == len(effects):
+        return [_no_interval_yet(result)]
     median = not result.request.interval_method.is_of_the_mean
-    sentences = [*findings(effects, median=median, metric=metric), *remarks(result)]
-    if result.standings:
-        names = ", ".join(row.policy for row in result.standings if row.may_be_best)
-        level = f"{percent(result.request.level)} (one-sided)"
-        sentences.append(f"May be the best of all by mean {metric.title}, at {level}: {names}.")
-    return " ".join([*sentences, cost(effects[0], result.runs.experiment.design.label)])
+    if len(effects) == 1:
+        return [*_may_be_best(result), finding(effects[0], median=median, metric=metric)]
+    several = _of_several(effects, metric, result.request.pairs, median=median)
+    return [*_may_be_best(result), *several]
+
+
+def _no_interval_yet(result: Comparison) -> str:
+    needed = result.violations.replications_for_interval
+    first = f"; the first comes at {needed:,}" if needed else ""
+    return f"{counted(result.runs.replications, 'replication')}: no interval yet{first}."
+
+
+def _may_be_best(result: Comparison) -> list[str]:
+    standings, metric = result.standings, result.request.metric_definition
+    if not standings:
+        return []
+    names = [standing.policy for standing in standings if standing.may_be_best]
+    at = f"by mean {metric.title} at {percent(result.request.level)} (one-sided)"
+    total = counted(len(standings), "policy", "policies")
+    if len(names) == 1:
+        return [f"{names[0]} is the best of {total} {at}."]
+    return [f"{len(names)} of {total} may be the best {at}: {listed(names)}."]
 
 
 def remarks(result: Comparison) -> list[str]:
     """Return what a reader must know beside the effects at the last checkpoint."""
-    sentences = [*about_unseen(result), *failure_sentences(result.failures)]
-    if not result.request.interval_method.is_of_the_mean:
-        sentences.append(
-            "The intervals are of the medians over replications, in which rare failures do not show."
-        )
+    sentences = [*about_other_seeds(result), *failure_sentences(result.failures)]
     if result.request.adjust:
         effect = result.last_effects[0]
         plain = f"{amount(effect.plain_effect)} with an sd of {amount(effect.plain_sd)}"
@@ -75,18 +101,68 @@ def failure_sentence(failure: Failure) -> str:
     )
 
 
-def about_unseen(result: Comparison) -> list[str]:
-    """Say what rare, unseen replications could do to the weakest finding."""
-    if not result.request.interval_method.is_of_the_mean:
+def about_other_seeds(result: Comparison) -> list[str]:
+    """Say whether other seeds agree, how often such intervals miss, and what neither can exclude."""
+    check, misses = result.check, result.violations.misses
+    sentences = []
+    if check.obstacle:
+        sentences.append(f"Not checked on other seeds: {check.obstacle}.")
+    if check.contradicted:
+        sentences.append("Other seeds contradict this: see the cautions.")
+    elif len(check.pairs) == 1:
+        sentences.append(_on_other_seeds(result))
+    elif check.pairs:
+        sentences.append(f"{check.replications:,} replications on other seeds agree.")
+    if misses is not None and not check.on_copy and not check.contradicted:
+        sentences.append(f"{miss_rate(result)}; about {misses.replications:,} keep the level.")
+    return [*sentences, *_about_unseen(result)]
+
+
+def _on_other_seeds(result: Comparison) -> str:
+    (pair,), (effect,) = result.check.pairs, result.last_effects
+    difference, count = amount(pair.effect), f"({result.check.replications:,} replications)"
+    if result.request.interval_method.is_of_the_mean:
+        return f"On other seeds the difference is {difference} {count}."
+    outweighed = pair.effect * effect.effect < 0 and abs(pair.effect) > 2 * pair.error
+    rare = ": rare replications outweigh the rest" if outweighed else ""
+    return f"On other seeds the mean difference is {difference} {count}{rare}."
+
+
+def miss_rate(result: Comparison) -> str:
+    """Say how often intervals miss, without a full stop."""
+    misses = result.violations.misses
+    assert misses is not None
+    several = len(result.last_effects) > 1
+    which = f"intervals of {misses.policy} minus {misses.control}" if several else "such intervals"
+    return (
+        f"With {result.runs.replications:,} replications {which} miss in {100 * misses.rate:.2g}% of experiments, "
+        f"not in {100 * misses.promised:.2g}%"
+    )
+
+
+def _about_unseen(result: Comparison) -> list[str]:
+    """Say which failures would not show and could reverse the weakest finding; nothing after a long check."""
+    request, runs, possible = result.request, result.runs, result.possible_loss
+    count = runs.replications + result.check.replications
+    is_mean = request.interval_method.is_of_the_mean and request.metric_definition.is_reward
+    decided = [abs(effect.effect) for effect in result.last_effects if effect.shows_difference]
+    if not is_mean or not decided or unseen_share(count, request.level) < SMALL_SHARE:
         return []
-    # Only for rewards is it known how much a policy can lose.
-    differences = [
-        abs(effect.effect)
-        for effect in result.last_effects
-        if result.request.metric_definition.is_reward and effect.shows_difference
-    ]
-    level, possible = result.request.level, result.possible_loss
-    return [unseen_replications(result.runs, level, differences, possible)]
+    weakest = min(decided)
+    if possible is not None and weakest > possible:
+        return [
+            f"Policies can differ by at most {amount(possible)} here, the horizon times the range of the arms' "
+            "means, so this is due to chance at least in part."
+        ]
+    share = f"{100 * unseen_share(count, request.level):.2g}%"
+    unseen = f"Failures in under {share} of replications would not show in {count:,}"
+    if possible is None:
+        return [f"{unseen}."]
+    if reversing_loss(weakest, count, request.level) >= possible:
+        return []
+    needed = replications_to_exclude(weakest, possible, request.level)
+    time = "" if runs.seconds is None else _takes(runs.seconds * needed / runs.replications)
+    return [f"{unseen}; run {needed:,}{time} to rule out a reversal."]
 
 
 def scope(result: Comparison) -> str:
@@ -115,71 +191,133 @@ def setting(runs: Runs) -> str:
     )
 
 
-def findings(
-    effects: Sequence[Effect], *, median: bool = False, metric: Metric = REWARD
+def _of_several(
+    effects: Sequence[Effect], metric: Metric, pairs: str, *, median: bool
 ) -> list[str]:
-    """Return effects as sentences: a few singly, many with one control by their number and the best policy."""
+    """Return the answer of several effects at one checkpoint in one sentence, and sentences on equal results.
+
+    With `pairs="control"` the other policies are not compared with each other, so none is called the best.
+    """
+    reference = effects[0].control if pairs == "control" else _leader(effects, metric)
+    compared = [
+        effect for effect in map(partial(_against, reference), effects) if effect is not None
+    ]
     same = [finding(effect) for effect in effects if effect.is_same_policy]
-    if len(effects) > MAX_FINDINGS and len({effect.control for effect in effects}) == 1:
-        return [*_summary(effects, metric), *same]
-    decided = [effect for effect in effects if effect.shows_difference]
-    sentences = [finding(effect, median=median, metric=metric) for effect in decided[:MAX_FINDINGS]]
-    if len(decided) > MAX_FINDINGS:
-        sentences.append(f"{len(decided) - MAX_FINDINGS} more pairs differ (see the table).")
-    undecided = [effect for effect in effects if effect.is_undecided]
-    if len(undecided) > 1:
-        pairs = listed(f"{effect.policy} and {effect.control}" for effect in undecided)
-        return [*sentences, *same, f"No difference{_in(metric)} is shown between: {pairs}."]
-    return [*sentences, *same, *(finding(effect, metric=metric) for effect in undecided)]
+    constant = [effect for effect in compared if effect.sd == 0 and not effect.is_same_policy]
+    varying = [effect for effect in compared if effect.sd != 0]
+    sentences = [_contrast(varying, reference, metric, pairs)] if varying else []
+    if median:
+        sentences = [f"In the median replication: {sentence}" for sentence in sentences]
+    if len(compared) < len(effects) and varying:
+        differ = sum(effect.shows_difference for effect in effects)
+        sentences.append(f"{differ:,} of {len(effects):,} pairs differ (see the table).")
+    return [*sentences, *same, *_constant_differences(constant, reference, metric)]
 
 
-class _Ranking(NamedTuple):
-    best: str  # of all policies, the control among them
-    better: list[str]  # than the control, the largest difference first
-    worse: list[str]
-    undecided: list[str]
-
-    @staticmethod
-    def of(effects: Sequence[Effect], metric: Metric) -> _Ranking:
-        sign = -1.0 if metric.lower_is_better else 1.0
-        ranked = sorted(effects, key=lambda effect: -sign * effect.effect)
-        decided = [effect for effect in ranked if effect.shows_difference]
-        return _Ranking(
-            ranked[0].policy if sign * ranked[0].effect > 0 else effects[0].control,
-            [effect.policy for effect in decided if sign * effect.effect > 0],
-            [effect.policy for effect in reversed(decided) if sign * effect.effect < 0],
-            [effect.policy for effect in ranked if effect.is_undecided],
-        )
+def _leader(effects: Sequence[Effect], metric: Metric) -> str:
+    """Return the policy with the best value of the metric."""
+    sign = -1.0 if metric.lower_is_better else 1.0
+    control = effects[0].control
+    ahead = {effect.policy: sign * effect.effect for effect in effects if effect.control == control}
+    return max([control, *ahead], key=lambda name: ahead.get(name, 0.0))
 
 
-def _summary(effects: Sequence[Effect], metric: Metric) -> list[str]:
-    """Name the best policy and the policies that differ from the control, the largest differences first."""
-    control, count = effects[0].control, len(effects)
-    level, over = percent(effects[0].level), f"over {effects[0].checkpoint:,} periods"
-    ranking = _Ranking.of(effects, metric)
-    better, worse = ranking.better, ranking.worse
-    if metric != REWARD:
-        return [
-            f"Best by {metric.title} {over}: {ranking.best}.",
-            f"Of {count:,} policies {len(better):,} are better than {control}, at {level}{_names(better)}; "
-            f"{len(worse):,} are worse{_names(worse)}.",
-        ]
-    rewards = {effect.policy: effect.reward for effect in effects}
-    highest = rewards.get(ranking.best, effects[0].control_reward)
-    sentences = [f"Highest mean reward {over}: {ranking.best}, {amount(highest)}."]
-    for names, word in ((better, "more"), (worse, "less")):
-        if names:
-            share = f"{len(names):,} of {count:,} policies"
-            sentences.append(f"{share} earned {word} than {control}, at {level}{_names(names)}.")
-    if undecided := ranking.undecided:
-        sentences.append(
-            f"No difference from {control} is shown for {len(undecided):,}{_names(undecided)}."
-        )
-    return sentences
+def _against(reference: str, effect: Effect) -> Effect | None:
+    """Return the effect as a difference to the reference; None if it is not of the reference."""
+    if effect.control == reference:
+        return effect
+    if effect.policy != reference:
+        return None
+    return effect._replace(
+        policy=effect.control,
+        control=reference,
+        effect=-effect.effect,
+        low=-effect.high,
+        high=-effect.low,
+        reward=effect.control_reward,
+        control_reward=effect.reward,
+    )
 
 
-def _names(policies: Sequence[str]) -> str:
-    return f" ({listed(policies, MAX_FINDINGS)})" if policies else ""
+def _contrast(effects: Sequence[Effect], reference: str, metric: Metric, pairs: str) -> str:
+    """Say which policies differ from the reference, the largest differences first."""
+    at, over = f"at {percent(effects[0].level)}", f"over {effects[0].checkpoint:,} periods"
+    ranked = sorted(effects, key=lambda effect: -abs(effect.effect))
+    decided = [effect for effect in ranked if effect.shows_difference]
+    undecided = [effect.policy for effect in effects if not effect.shows_difference]
+    total, others = counted(len(effects), "policy", "policies"), listed(undecided, MAX_FINDINGS)
+    if pairs != "control":
+        first, than = ("lowest", "lower") if metric.lower_is_better else ("highest", "higher")
+        leads = f"{reference} has the {first} {metric.title} {over}"
+        if metric == REWARD:
+            leads, than = f"{reference} earned most {over}", "more"
+        if not decided:
+            return f"{leads}, but no difference from the other {total} is shown, {at}."
+        none = f"; no difference from {others} is shown" if undecided else ""
+        return f"{leads}: {than} than {_sizes(decided)}, {at}{none}."
+    if not decided:
+        none = f"No difference{_in(metric)} from {reference} is shown for any of {total}"
+        return f"{none} {over}, {at}."
+    more = [effect for effect in decided if effect.effect > 0]
+    less = [effect for effect in decided if effect.effect < 0]
+    by_word = zip(_comparatives(metric), (more, less), strict=True)
+    (word, largest), *second = [(word, group) for word, group in by_word if group]
+    first = (
+        f"{len(largest):,} of {total} {_have(len(largest), metric)} {word} than {reference} {over}"
+    )
+    parts = [f"{first} ({_sizes(largest)})"]
+    parts += [
+        f"{len(group):,} {_have(len(group), metric)} {word} ({_sizes(group)})"
+        for word, group in second
+    ]
+    none = f"; no difference is shown for {others}" if undecided else ""
+    return f"{', '.join(parts)}, {at}{none}."
+
+
+def _comparatives(metric: Metric) -> tuple[str, str]:
+    """Return the words for a higher and for a lower value."""
+    if metric == REWARD:
+        return "more", "less"
+    return f"a higher {metric.title}", f"a lower {metric.title}"
+
+
+def _have(number: int, metric: Metric) -> str:
+    if metric == REWARD:
+        return "earned"
+    return "has" if number == 1 else "have"
+
+
+def _sizes(effects: Sequence[Effect]) -> str:
+    sizes = (f"{effect.policy} by {amount(abs(effect.effect))}" for effect in effects)
+    return listed(sizes, MAX_FINDINGS)
+
+
+def _constant_differences(effects: Sequence[Effect], reference: str, metric: Metric) -> list[str]:
+    """Name differences that are the same in every replication."""
+    groups: dict[float, list[str]] = {}
+    for effect in effects:
+        groups.setdefault(effect.effect, []).append(effect.policy)
+    return [
+        _constant_difference(listed(names), reference, difference, effects[0].replications, metric)
+        for difference, names in groups.items()
+    ]
+
+
+def _constant_difference(
+    policies: str, control: str, difference: float, replications: int, metric: Metric
+) -> str:
+    where = f"in all {replications:,} replications; no interval can be given."
+    if difference == 0:
+        equal = "earned exactly the same" if metric == REWARD else f"did not differ{_in(metric)}"
+        return f"{policies} and {control} {equal} {where}"
+    size = amount(abs(difference))
+    if metric == REWARD:
+        first, second = (policies, control) if difference > 0 else (control, policies)
+        return f"{first} earned exactly {size} more than {second} {where}"
+    word = "higher" if difference > 0 else "lower"
+    return (
+        f"The {metric.title} is exactly {size} {word} with {policies} than with {control} {where}"
+    )
 
 
 def finding(effect: Effect, *, median: bool = False, metric: Metric = REWARD) -> str:
@@ -189,103 +327,43 @@ def finding(effect: Effect, *, median: bool = False, metric: Metric = REWARD) ->
     if effect.is_same_policy:
         return f"{pair} are the same policy and earned exactly the same {over}."
     if effect.sd == 0:
-        equal = "earned exactly the same" if metric == REWARD else f"did not differ{_in(metric)}"
-        same = equal if effect.effect == 0 else "differed by exactly the same"
-        return f"{pair} {same} {over} in each of {effect.replications:,} replications: no interval can be given."
+        names, count = (effect.policy, effect.control), effect.replications
+        return _constant_difference(*names, effect.effect, count, metric)
     if math.isinf(effect.low) and math.isinf(effect.high):
         return f"Too few replications to compare {pair}: the interval has no bounds yet."
+    start = "In the median replication " if median else ""
     if not effect.shows_difference:
         bounds = f"{amount(effect.low)} to {amount(effect.high)}"
-        none = f"No difference{_in(metric)} between {pair} is shown {over}"
-        return f"{none}: the {level} interval, {bounds}, contains 0."
+        none = f"{'no' if start else 'No'} difference{_in(metric)} between {pair} is shown {over}"
+        return f"{start}{none}: the {level} interval, {bounds}, contains 0.{_mean(effect, median)}"
     near, far = (amount(bound) for bound in sorted((abs(effect.low), abs(effect.high))))
     size = amount(abs(effect.effect))
     if metric != REWARD:
         word = "higher" if effect.effect > 0 else "lower"
-        statistic = " in the median replication" if median else ""
+        the = f"{start}the" if start else "The"
         return (
-            f"The {metric.title} is {size} {word} with {effect.policy} than with {effect.control} {over}{statistic} "
+            f"{the} {metric.title} is {size} {word} with {effect.policy} than with {effect.control} {over} "
             f"({level} interval {near} to {far} {word})."
         )
     word = "more" if effect.effect > 0 else "less"
-    # Rare failures show in the mean only, so it stands beside the median.
-    mean = f"{amount(abs(effect.plain_effect))} {'more' if effect.plain_effect > 0 else 'less'}"
-    statistic = f" in the median replication, and {mean} on average" if median else ""
     return (
-        f"{effect.policy} earned {size} {word} than {effect.control} {over}{statistic} "
-        f"({level} interval {near} to {far} {word})."
+        f"{start}{effect.policy} earned {size} {word} than {effect.control} {over} "
+        f"({level} interval {near} to {far} {word}).{_mean(effect, median)}"
     )
+
+
+def _mean(effect: Effect, median: bool) -> str:  # noqa: FBT001
+    """Return the mean difference beside the median, because rare failures show in the mean only."""
+    if not median or effect.plain_effect * effect.effect >= 0:
+        return ""
+    word = "more" if effect.plain_effect > 0 else "less"
+    size = amount(abs(effect.plain_effect))
+    return f" Its mean is {size} {word}: rare replications outweigh the rest."
 
 
 def _in(metric: Metric) -> str:
     """Return the metric after a noun; the reward needs no mention."""
     return "" if metric == REWARD else f" in the {metric.title}"
-
-
-def headline(
-    effects: Sequence[Effect], standings: Sequence[Standing], metric: Metric = REWARD
-) -> tuple[str, str]:
-    """Return a sentence on several policies at one checkpoint, and a second one with their names."""
-    reference, level = effects[0].control, percent(effects[0].level)
-    compared = [effect for effect in effects if effect.control == reference]
-    ranking = _Ranking.of(compared, metric)
-    if standings:
-        candidates = [standing.policy for standing in standings if standing.may_be_best]
-        together = f"all comparisons together, at {level} (one-sided)"
-        if len(candidates) == 1:
-            return f"{candidates[0]} is the best of {len(standings)} policies.", (
-                f"Every other policy is ruled out as the best, {together}."
-            )
-        return (
-            f"{ranking.best} leads; {len(candidates)} of {len(standings)} policies may be the best.",
-            f"Any of {listed(candidates)} may be the best, {together}.",
-        )
-    better, worse, count = ranking.better, ranking.worse, len(compared)
-    share = f"{len(better)} of {counted(count, 'policy', 'policies')}"
-    if metric == REWARD:
-        sentence = f"{ranking.best} earned most; {share} earned more than {reference}, {len(worse)} earned less."
-    else:
-        sentence = (
-            f"{ranking.best} is the best in the {metric.title}; {share} are better than {reference}, "
-            f"{len(worse)} are worse."
-        )
-    details = []
-    if better:
-        details.append(f"{'More' if metric == REWARD else 'Better'}: {listed(better)}.")
-    if undecided := count - len(better) - len(worse):
-        details.append(f"No difference from {reference} is shown for {undecided}, at {level}.")
-    return sentence, " ".join(details)
-
-
-def unseen_replications(
-    runs: Runs, level: float, differences: Sequence[float], possible: float | None
-) -> str:
-    """Say what unseen replications could do to the smallest difference; `possible` is a policy's largest loss."""
-    count = runs.replications
-    seen = "this one" if count == 1 else f"any of these {count:,}"
-    unlike = f"Up to {100 * unseen_share(count, level):.2g}% of replications may be unlike {seen}"
-    if not differences:
-        return f"{unlike}."
-    weakest = min(differences)
-    loss = reversing_loss(weakest, count, level)
-    which = "this finding" if len(differences) == 1 else "the smallest of these differences"
-    if possible is None:
-        return f"{unlike}; {which} is reversed if those lose more than {amount(loss)} each."
-    if weakest > possible:
-        return (
-            f"{unlike}; policies can differ by at most {amount(possible)} here, the horizon times the range of the "
-            f"arms' means, so {which} is due to chance at least in part."
-        )
-    how = "at most" if runs.capabilities.has_instances else "on average"
-    worst = f"always playing the worst arm loses {amount(possible)} {how}."
-    if loss >= possible:
-        return f"{unlike}; {which} is reversed only if those lose more than {amount(loss)} each, and {worst}"
-    needed = replications_to_exclude(weakest, possible, level)
-    time = "" if runs.seconds is None else _takes(runs.seconds * needed / count)
-    return (
-        f"{unlike}; {which} is reversed if those lose more than {amount(loss)} each, and {worst} "
-        f"{needed:,} replications{time} exclude that."
-    )
 
 
 def _takes(seconds: float) -> str:

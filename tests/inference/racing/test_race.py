@@ -11,6 +11,7 @@ from scipy import stats
 import budget
 import sameluck as sl
 from sameluck.inference.racing.race_results import Race, Runner
+from sameluck.inference.racing.race_state import RaceState
 from sameluck.inference.variance_ratios import variance_ratio
 from sameluck.intervals import anytime_interval
 
@@ -394,5 +395,56 @@ def test_rare_failures_of_the_leader_are_a_veto(monkeypatch):
     assert (race.best, race.certified) == ("greedy", False)
     assert "greedy ends" in race.vetoed[0]
     assert race.vetoed[0] in race.verdict
-    monkeypatch.setattr("sameluck.inference.twins.failures.MAX_REPLICATIONS", 0)
+    monkeypatch.setattr(RaceState, "_reversing_failures", lambda *_: [])
     assert sl.race(field, sl.Bernoulli((0.95, 0.5)), **settings).certified
+
+
+def greedy_object(seed: int) -> object:
+    """Return greedy play as a Python object."""
+
+    class Greedy:
+        def __init__(self) -> None:
+            self.pulls, self.totals = [0, 0], [0.0, 0.0]
+
+        def select(self) -> int:
+            means = [
+                total / pulls if pulls else math.inf
+                for total, pulls in zip(self.totals, self.pulls, strict=True)
+            ]
+            return means.index(max(means))
+
+        def update(self, arm: int, reward: float) -> None:
+            self.pulls[arm] += 1
+            self.totals[arm] += reward
+
+    return Greedy()
+
+
+def test_the_leader_is_checked_on_other_seeds_whatever_the_field():
+    """Twelve policies over 5,000 periods, Python objects and priors: the check was skipped without a word."""
+    arms = sl.Bernoulli((0.95, 0.5))
+    ucbs = {f"ucb {index}": sl.UCB1(2.0 + index / 10) for index in range(11)}
+    settings = {"tolerance": 5.0, "max_replications": 60, "failures": 0.1, "seed": 1}
+    race = sl.race({**ucbs, "greedy": sl.EpsilonGreedy(0.0)}, arms, horizon=5_000, **settings)
+    assert (race.best, race.certified) == ("greedy", False)
+    assert "average of 333:" in race.verdict
+
+    field = {"ucb": sl.UCB1(2.0), "greedy": sl.External("greedy")}
+    makers = {"greedy": greedy_object}
+    seen = []
+    original = RaceState._reversing_failures
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            RaceState, "_reversing_failures", lambda *a: seen.append(original(*a)) or seen[-1]
+        )
+        sl.race(field, arms, horizon=200, makers=makers, **settings)
+        assert len(seen) == 1
+        prior = {
+            "tolerance": 20.0,
+            "arms": 3,
+            "horizon": 50,
+            "failures": 0.1,
+            "max_replications": 60,
+        }
+        sl.race({"a": sl.UCB1(), "b": sl.UCB1(3.0)}, sl.BernoulliPrior(), **prior)
+        assert len(seen) == 2

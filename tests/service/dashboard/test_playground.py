@@ -84,7 +84,7 @@ def test_from_three_policies_on_it_shows_a_leader_board(log_in, text_of):
     assert [standing.policy for standing in result.standings if standing.may_be_best] == [
         "ucb1(alpha=1)"
     ]
-    assert "ucb1(alpha=1) is the best of 3 policies." in text_of(page)
+    assert "ucb1(alpha=1) is the best of 3 policies by mean reward at 95%" in text_of(page)
     assert "2 of 3 ruled out at 95%" in text_of(page)
     assert "--pairs best --best" in text_of(page)
     rows = re.findall(r'<th scope="row" class="l name">([^< ]*)', page.text)

@@ -9,8 +9,9 @@ The certificate is as good as the anytime interval: exact for normal differences
 (too little exploration) looks excellent until it fails, to any method that does not know how bad a failure can be. So
 the race decides nothing before it would have met failures in a share `failures` of replications, at the level (299
 replications for 1% at 95%). Nor does it decide on differences that have not varied, and skewness gives a caution.
-Before the leader is certified, it is simulated with other random numbers. If rare failures there put it behind by
-more than the tolerance, the race goes on to twice as many replications.
+Before the leader is certified, all policies are simulated with other random numbers, in up to three times as many
+replications as the race has (Python objects: in as many). If rare failures there put the leader behind by more than
+the tolerance, the race goes on to twice as many replications.
 """
 
 from __future__ import annotations
@@ -65,7 +66,8 @@ def race(  # noqa: PLR0913
         horizon: Periods per replication.
         level: Confidence of the certificate.
         failures: The share of replications in which a policy may fail unseen. No decision is made before more
-            frequent failures are excluded, at the level. 1 decides after `min_replications`.
+            frequent failures are excluded, at the level. 1 decides after `min_replications`, without a check of the
+            leader on other seeds.
         min_replications: Replications before any decision.
         max_replications: Replications after which the race ends undecided.
         arms: Number of arms, where the environment fits any number.

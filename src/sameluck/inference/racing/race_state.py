@@ -15,12 +15,14 @@ from sameluck import text_forms
 from sameluck.arrays import Floats
 from sameluck.environments.base import Environment
 from sameluck.errors import Invalid
-from sameluck.experiment import Experiment, capabilities_of
+from sameluck.experiment import Experiment
 from sameluck.files import write_whole
 from sameluck.inference.racing.race_results import Race, Runner
 from sameluck.inference.simultaneous import one_sided_level
-from sameluck.inference.twins.failures import failure_of, short_replications
-from sameluck.inference.twins.simulations import has_objects, twin_seed
+from sameluck.inference.twins.failures import MAX_PERIODS, failure_of
+from sameluck.inference.twins.failures import MAX_REPLICATIONS as MAX_CHECKED
+from sameluck.inference.twins.simulations import has_objects
+from sameluck.inference.unseen import MIN_CHECKED, simulated_again
 from sameluck.inference.variance_ratios import rounded_up, variance_ratio
 from sameluck.intervals import anytime_half_width, varies
 from sameluck.policies.external import Makers, makers_for, makers_of
@@ -126,11 +128,38 @@ class RaceState:
             return False
         if self.replications < self.decides_at:
             return True
-        whole = self.experiment.replace(control=leader)
-        self.vetoed = reversing_failures(whole, self.environment, self.rules.tolerance)
+        self.vetoed = self._reversing_failures(leader)
         # After a veto the question is asked again at twice the replications.
         self.decides_at = 2 * self.replications if self.vetoed else 0
         return bool(self.vetoed)
+
+    def _reversing_failures(self, leader: str) -> list[str]:
+        """Describe rare failures of the leader on other seeds that put it behind another policy.
+
+        A failure counts if the leader is then behind the other policy by more than the tolerance.
+        """
+        experiment, count = self.experiment, self._checked_replications()
+        makers = makers_for(experiment.policies, self.makers)
+        runs = simulated_again(experiment, self.environment, experiment.horizon, count, makers)
+        rewards = dict(zip(self.names, runs.rewards[:, :, 0].T, strict=True))
+        sentences = []
+        for policy in self.names:
+            losses, names = rewards[leader] - rewards[policy], (leader, policy)
+            ahead = float(-losses.mean())
+            failure = failure_of(names, experiment.horizon, losses, np.zeros(0), half_reward=0.5)
+            if failure is not None and failure.policy == leader and ahead > self.rules.tolerance:
+                sentences.append(
+                    f"{leader} ends {amount(failure.loss)} or more behind {policy} in about 1 replication in "
+                    f"{failure.one_in:,.0f}, and earns {amount(ahead)} less on average of {count:,}"
+                )
+        return sentences
+
+    def _checked_replications(self) -> int:
+        """Return how many replications on other seeds a leader is checked in: at most three times the race's."""
+        if has_objects(self.experiment):
+            return self.replications
+        affordable = MAX_PERIODS // (len(self.names) * self.experiment.horizon)
+        return min(MAX_CHECKED, max(affordable, min(MIN_CHECKED, 3 * self.replications)))
 
     def result(self) -> Race:
         means = {name: float(np.mean(self.rewards[name])) for name in self.remaining}
@@ -204,34 +233,6 @@ def _differences(table: Floats, level: float) -> tuple[Floats, Floats]:
         mean[second, first] = -mean[first, second]
         half[first, second] = half[second, first] = anytime_half_width(values, level)
     return mean, half
-
-
-def reversing_failures(
-    experiment: Experiment, environment: Environment, tolerance: float
-) -> list[str]:
-    """Describe rare failures of the control, the leader of a race, that put it behind another policy.
-
-    The environment of a race is known, so the policies are simulated on it with other random numbers. A failure
-    counts if the leader is then behind the other policy by more than the tolerance.
-    """
-    policies, leader = list(experiment.policies), experiment.control
-    count = short_replications(len(policies), experiment.horizon)
-    if has_objects(experiment) or capabilities_of(environment).has_instances or not count:
-        return []
-    whole = experiment.replace(seed=twin_seed(experiment), replications=count)
-    rewards = simulate(whole, environment).rewards[:, :, 0]
-    leader_rewards = rewards[:, policies.index(leader)]
-    sentences = []
-    for column, policy in enumerate(policies):
-        ahead = float((rewards[:, column] - leader_rewards).mean())
-        losses, names = leader_rewards - rewards[:, column], (leader, policy)
-        failure = failure_of(names, experiment.horizon, losses, np.zeros(0), half_reward=0.5)
-        if failure is not None and failure.policy == leader and ahead > tolerance:
-            sentences.append(
-                f"{leader} ends {amount(failure.loss)} or more behind {policy} in about 1 replication in "
-                f"{failure.one_in:,.0f}, and earns {amount(ahead)} less on average of {count:,}"
-            )
-    return sentences
 
 
 class KeptRace(NamedTuple):

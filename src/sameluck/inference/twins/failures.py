@@ -94,18 +94,15 @@ def short_replications(policies: int, horizon: int) -> int:
     return count if count >= MIN_REPLICATIONS else 0
 
 
-def failures_ahead(runs: Runs) -> tuple[Failure, ...]:
-    """Return rare failures on a copy of live arms; none where the copy would take long or cannot be made.
-
-    A simulation needs no copy: more replications of it show rare failures.
-    """
+def short_copy(runs: Runs) -> LongRun | None:
+    """Return a short simulation on a copy of live arms; None where it would take long or cannot be made."""
     count = short_replications(len(runs.policies), int(runs.checkpoints[-1]))
     if runs.environment is not None or runs.observed is None:
-        return ()
+        return None
     if not count or has_objects(runs.experiment):
-        return ()
+        return None
     stacks = observed_stacks(runs)
     if not stacks.is_binary and stacks.users.min() == 0:
-        return ()
+        return None
     last = runs.at([int(runs.checkpoints[-1])])
-    return rare_failures(run_long(last, None, CopySimulator(last), count))
+    return run_long(last, None, CopySimulator(last), count)

@@ -17,7 +17,7 @@ from sameluck.reporting.pages.charts import Strip, Table, strips
 from sameluck.reporting.pages.effect_charts import effect_chart, metric_chart
 from sameluck.reporting.pages.leader_board import comparison_board
 from sameluck.reporting.pages.page import Answer, Card, Code, EarnedMore, Folded, render
-from sameluck.reporting.sentences import finding, headline, remarks, scope
+from sameluck.reporting.sentences import answer_sentences, finding, remarks, scope
 from sameluck.wording import amount, digits_for, digits_of, listed, percent, signed, times
 
 if TYPE_CHECKING:
@@ -65,26 +65,40 @@ def _render(result: Comparison, cards: Sequence[Card]) -> str:
     made = f"Made with sameluck {version}. Experiment {result.runs.experiment.digest}"
     footer = f"{made}; the same seed gives the same bits."
     about = f"Comparison report \N{MIDDLE DOT} {result.title}"
-    answer = _answer_of_several(result) if len(policies) > 2 else _answer_of_two(result)
-    return render(title, cards, footer, about=about, answer=answer)
+    return render(title, cards, footer, about=about, answer=_answer(result))
 
 
 # The answer: the winner of two policies or the leader of several, and the users spent.
 
 
-def _answer_of_two(result: Comparison) -> Answer:
-    (effect,) = result.last_effects
-    level, decided = percent(effect.level), effect.has_interval and effect.shows_difference
-    sentence: str | EarnedMore = finding(effect, metric=result.request.metric_definition)
-    details = remarks(result)
-    of_the_mean = result.request.interval_method.is_of_the_mean
-    if decided and of_the_mean and result.request.metric_definition.is_reward:
-        sentence = _earned_more(effect)
+def _answer(result: Comparison) -> Answer:
+    """Return the answer that the text gives; two policies have their colours in it."""
+    effects, level = result.last_effects, percent(result.request.level)
+    first, *details = answer_sentences(result)
+    sentence: str | EarnedMore = first
+    decided = any(effect.shows_difference for effect in effects)
+    chip = f"Decided at {level}" if decided else "Not decided"
+    numbers = _costs(result, effects[0])
+    if len(result.runs.policies) > 2:
+        chip = f"{len(result.runs.policies)} policies at {level}"
+        numbers = [*numbers[:1], *_best_and_worst(result)]
+    elif decided and _is_mean_reward(result) and not result.standings:
+        effect, sentence = effects[0], _earned_more(effects[0])
         digits = digits_of(effect.low, effect.high)
         near, far = (signed(end, digits) for end in sorted((abs(effect.low), abs(effect.high))))
         details.insert(0, f"The {level} interval runs from {near} to {far} more.")
-    chip = f"Decided at {level}" if decided else "Not decided"
-    return Answer(chip, decided, sentence, " ".join(details), _costs(result, effect))
+    if result.standings:
+        ruled_out = sum(not standing.may_be_best for standing in result.standings)
+        decided = ruled_out > 0
+        chip = f"{ruled_out} of {len(result.standings)} ruled out at {level}"
+    if result.check.contradicted:
+        chip, decided = "Other seeds contradict this", False
+    return Answer(chip, decided, sentence, " ".join([*details, *remarks(result)]), numbers)
+
+
+def _is_mean_reward(result: Comparison) -> bool:
+    request = result.request
+    return request.interval_method.is_of_the_mean and request.metric_definition.is_reward
 
 
 def _earned_more(effect: Effect) -> EarnedMore:
@@ -113,20 +127,6 @@ def _costs(result: Comparison, effect: Effect) -> list[tuple[str, str, str]]:
         about = f"users in {effect.naive_replications:,.0f} replications; {took}"
         numbers.append(("Naive design at equal precision", f"{naive_users:,.0f}", about))
     return numbers
-
-
-def _answer_of_several(result: Comparison) -> Answer:
-    effects, metric = result.last_effects, result.request.metric_definition
-    sentence, detail = headline(effects, result.standings, metric)
-    level, count = percent(effects[0].level), len(result.runs.policies)
-    chip = f"{count} policies at {level}"
-    decided = any(effect.shows_difference for effect in effects)
-    if result.standings:
-        ruled_out = sum(not standing.may_be_best for standing in result.standings)
-        chip, decided = f"{ruled_out} of {count} ruled out at {level}", ruled_out > 0
-    numbers = [*_costs(result, effects[0])[:1], *_best_and_worst(result)]
-    details = " ".join(filter(None, [detail, *remarks(result)]))
-    return Answer(chip, decided, sentence, details, numbers)
 
 
 def _best_and_worst(result: Comparison) -> list[tuple[str, str, str]]:

@@ -11,7 +11,7 @@ from sameluck.reporting.commands import compare_command
 from sameluck.reporting.pages.charts import Chart
 from sameluck.reporting.pages.effect_charts import effect_chart
 from sameluck.reporting.pages.leader_board import LeaderBoard, comparison_board
-from sameluck.reporting.sentences import headline
+from sameluck.reporting.sentences import answer_sentences, remarks
 from sameluck.runs import Runs
 from sameluck.service.dashboard.findings import LEVEL, finding_of
 from sameluck.service.dashboard.playground_simulations import SimulatedRuns
@@ -57,7 +57,8 @@ def outcome_of(answer: SimulatedRuns, means: list[float]) -> Outcome:
     result = compare(last, pairs="best", best=True) if policies > 2 else compare(last)
     shared = (asked, naive, _shares(runs, means), result.cautions, compare_command(result))
     if answer.naive is None:
-        sentence, detail = headline(result.effects, result.standings)
+        sentence, *more = answer_sentences(result)
+        detail = " ".join([*more, *remarks(result)])
         ruled_out = sum(not standing.may_be_best for standing in result.standings)
         chip = f"{ruled_out} of {policies} ruled out at 95%"
         table = comparison_board(result.effects, result.policies, result.standings)

@@ -49,8 +49,11 @@ def test_only_the_last_tables_are_kept(made, monkeypatch):
     assert len(made) == 4
     base.prepare(sl.UCB1(1.0), 2, 100)
     assert len(made) == 5
-    base.prepare(sl.UCB1(5.0), 2, 10**6)
-    assert len(tables._kept) == 1
+    for _ in range(2):
+        base.prepare(sl.UCB1(5.0), 2, 10**6)
+    assert len(made) == 6
+    base.prepare(sl.UCB1(1.0), 2, 100)
+    assert len(made) == 7  # the large tables were kept alone
 
 
 def test_tables_that_are_kept_are_found_without_measuring_all(made, monkeypatch):

@@ -56,8 +56,8 @@ class Served:
 
     socks = SOCKS
 
-    def __init__(self, store, *, names=True, **options):
-        self.store, self.tokens = store, Tokens(store.database)
+    def __init__(self, store, *, names=True, tokens=None, **options):
+        self.store, self.tokens = store, tokens or Tokens(store.database)
         self.secrets = {scope: self.tokens.create(scope, [scope]) for scope in SCOPES if names}
         self.all = self.tokens.create_session("everything")
         self.app = create_app(store, tokens=self.tokens, **options)

@@ -37,10 +37,8 @@ def _writing(url: str, *, new: bool = False) -> Iterator[Store]:
         with DatabaseOptions(url).open(new=new) as store:
             yield store
     except sl.Unavailable as error:  # usually because a service writes the SQLite file
-        message = (
-            f"{error}; while a service runs, use HTTP: POST /v1/tokens, DELETE /v1/tokens/NAME"
-        )
-        raise sl.Unavailable(message) from None
+        remedy = "while a service runs, use HTTP: POST /v1/tokens, DELETE /v1/tokens/NAME"
+        raise sl.Unavailable(f"{error}; {remedy}") from None
 
 
 @click.command("create")

@@ -12,6 +12,7 @@ from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 import httpx
 
+from sameluck import errors
 from sameluck.client import calls
 from sameluck.client.calls import Call, ExperimentCalls, ExperimentDocument, trace_of
 from sameluck.client.connection import (
@@ -21,15 +22,7 @@ from sameluck.client.connection import (
     Connection,
     NotReceived,
 )
-from sameluck.errors import (
-    Closed,
-    Invalid,
-    SameluckError,
-    Unavailable,
-    Unknown,
-    renamed_arguments,
-    shown,
-)
+from sameluck.errors import Closed, Invalid, SameluckError, Unavailable, Unknown, shown
 from sameluck.experiment import Experiment
 from sameluck.live import Assignment, LiveOptions, Receipt, Reward, Status
 from sameluck.live.options import as_options
@@ -61,7 +54,7 @@ class ClientCore:
         """Return the status of every experiment, the oldest first."""
         return await self._connection.send(calls.list_statuses())
 
-    @renamed_arguments(live="options")
+    @errors.renamed_arguments(live="options")
     async def start(
         self,
         name: str,

@@ -17,15 +17,7 @@ from urllib.parse import quote, urlencode
 import numpy as np
 
 from sameluck import errors, live
-from sameluck.errors import (
-    Conflict,
-    Invalid,
-    Misconfigured,
-    SameluckError,
-    Unavailable,
-    Unknown,
-    shown,
-)
+from sameluck.errors import Invalid, SameluckError, shown
 from sameluck.experiment import Experiment, ExperimentRecord, require_experiment
 from sameluck.files import file_path, write_whole
 from sameluck.live.control.history import check_reason
@@ -51,13 +43,13 @@ _BY_CODE = {
     for error_class in vars(errors).values()
     if isinstance(error_class, type)
     and issubclass(error_class, SameluckError)
-    and error_class is not Conflict
+    and error_class is not errors.Conflict
 }
 _BY_STATUS = {
     400: Invalid,
-    401: Misconfigured,
-    403: Misconfigured,
-    404: Unknown,
+    401: errors.Misconfigured,
+    403: errors.Misconfigured,
+    404: errors.Unknown,
     413: Invalid,
     422: Invalid,
 }
@@ -94,7 +86,7 @@ class Answer(NamedTuple):
         if self.status < 300:
             return None
         if self.status < 400:
-            return Misconfigured(
+            return errors.Misconfigured(
                 f"the service redirects to another address (status {self.status}); use that address"
             )
         try:
@@ -112,8 +104,8 @@ class Answer(NamedTuple):
 def error_of(status: int, code: str, detail: str) -> SameluckError:
     """Return the error of a problem document, which the embedded call would have raised."""
     if status == 409:
-        return Conflict(detail, code)
-    error_class = _BY_CODE.get(code) or _BY_STATUS.get(status, Unavailable)
+        return errors.Conflict(detail, code)
+    error_class = _BY_CODE.get(code) or _BY_STATUS.get(status, errors.Unavailable)
     return error_class(detail)
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
+from functools import cache, partial
 from typing import Any, Protocol, TypeVar
 from weakref import WeakSet
 
@@ -252,7 +253,13 @@ class AsyncSender:
         self, url: str, headers: Mapping[str, str], transport: httpx.AsyncBaseTransport | None
     ) -> None:
         checked = checked_transport(transport, httpx.AsyncBaseTransport)
-        self._make = partial(httpx.AsyncClient, base_url=url, headers=headers, transport=checked)
+        self._make = partial(
+            httpx.AsyncClient,
+            base_url=url,
+            headers=headers,
+            transport=checked,
+            verify=certificates(),
+        )
         # A connection can be used only in the event loop that opened it; `asyncio.run` makes a loop for each call.
         self._by_loop: dict[asyncio.AbstractEventLoop, httpx.AsyncClient] = {}
         self.is_closed = False
@@ -288,7 +295,9 @@ class BlockingSender:
         self, url: str, headers: Mapping[str, str], transport: httpx.BaseTransport | None
     ) -> None:
         checked = checked_transport(transport, httpx.BaseTransport)
-        self._http = httpx.Client(base_url=url, headers=headers, transport=checked)
+        self._http = httpx.Client(
+            base_url=url, headers=headers, transport=checked, verify=certificates()
+        )
 
     async def send(self, call: Call[object], attempts: Attempts) -> Answer:
         # httpx limits connecting, waiting and each read; the time limit is for all of them (`_limit_reads`).
@@ -326,6 +335,12 @@ def _limit_reads(event: str, info: Mapping[str, Any]) -> None:
         stream = info["return_value"]
         read = stream.read
         stream.read = lambda size, timeout: read(size, max(0.001, seconds_left(timeout)))
+
+
+@cache
+def certificates() -> ssl.SSLContext:
+    """Return the certificates that are trusted, read once: it takes as long as several hundred calls."""
+    return httpx.create_ssl_context()
 
 
 def checked_transport(transport: T, transport_class: type[T]) -> T:

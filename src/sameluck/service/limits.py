@@ -30,7 +30,5 @@ class Limits(NamedTuple):
 
     def check_items(self, name: str, items: int) -> None:
         if items > self.items:
-            message = (
-                f"{name} takes at most {self.items:,} items, got {items:,}; send several lists"
-            )
-            raise Invalid(message)
+            rule = f"{name} takes at most {self.items:,} items, got {items:,}"
+            raise Invalid(f"{rule}; send several lists")

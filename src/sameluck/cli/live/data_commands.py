@@ -130,9 +130,7 @@ def prune_command(
         try:
             age = timedelta(days=older_than_days)
         except (OverflowError, ValueError):
-            message = (
-                f"--older-than-days must be a number of days such as 90, got {older_than_days}"
-            )
-            raise sl.Invalid(message) from None
+            rule = "--older-than-days must be a number of days such as 90"
+            raise sl.Invalid(f"{rule}, got {older_than_days}") from None
         removed = store.prune(age, reason=reason)
     return Output(f"removed {counted(removed, 'audit row')}", {"removed": removed})

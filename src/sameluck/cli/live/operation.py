@@ -65,10 +65,8 @@ def stop_command(
     anytime interval stays valid.
     """
     if now and after_replications is not None:
-        message = (
-            "--after-replications completes replications and --now stops at once; give one of them"
-        )
-        raise sl.Invalid(message)
+        rule = "--after-replications completes replications and --now stops at once"
+        raise sl.Invalid(f"{rule}; give one of them")
     with database.open_experiment(name) as live:
         live.stop(drain=not now, after_replications=after_replications, reason=reason)
         status = live.status()

@@ -109,6 +109,43 @@ CASES = {
         {"ucb1(2)": sl.UCB1(2.0), "thompson": THOMPSON, "epsilon 0.1": sl.EpsilonGreedy(0.1)},
         sl.Bernoulli((0.6, 0.5, 0.4)),
     ),
+    "equal, 2 arms": Case(
+        {"epsilon 0.1": sl.EpsilonGreedy(0.1), "thompson": THOMPSON}, sl.Bernoulli((0.3,) * 2), 300
+    ),
+    "equal, 3 arms": Case(
+        {"uniform": sl.Uniform(), "ucb1(0.5)": sl.UCB1(0.5)}, sl.Bernoulli((0.5,) * 3), 200
+    ),
+    "equal, 10 arms": Case(
+        {"exp3": sl.EXP3(0.1), "ucb1(0.5)": sl.UCB1(0.5)}, sl.Bernoulli((0.3,) * 10), 200
+    ),
+    "equal, 3%": Case(
+        {"uniform": sl.Uniform(), "ucb1(0.1)": sl.UCB1(0.1)}, sl.Bernoulli((0.03,) * 3), 1_000
+    ),
+    "equal, Gaussian": Case(
+        {"uniform": sl.Uniform(), "thompson": sl.ThompsonGaussian()}, sl.Gaussian((1.0,) * 3), 300
+    ),
+    "equal, revenue": Case(
+        {"ucb1(50)": sl.UCB1(50.0), "epsilon 0.1": sl.EpsilonGreedy(0.1)},
+        sl.Empirical([[0.0] * 90 + [10.0] * 10, [0.0] * 95 + [10.0, 15.0, 20.0, 25.0, 30.0]]),
+    ),
+    ".52 / .50 / .48": Case(
+        {"uniform": sl.Uniform(), "thompson": THOMPSON}, sl.Bernoulli((0.52, 0.50, 0.48)), 300
+    ),
+    ".04 / .03": Case(
+        {"thompson": THOMPSON, "kl-ucb": sl.KLUCB()}, sl.Bernoulli((0.04, 0.03)), 400
+    ),
+    "10 arms, .1 to .5": Case(
+        {"exp3": sl.EXP3(0.1), "ucb1(0.5)": sl.UCB1(0.5)},
+        sl.Bernoulli(tuple(np.linspace(0.5, 0.1, 10).tolist())),
+        200,
+    ),
+    "10 arms, a good arm": Case(
+        {"uniform": sl.Uniform(), "thompson": THOMPSON}, sl.Bernoulli((0.5, *[0.3] * 9)), 300
+    ),
+    "10 arms, a bad arm": Case(
+        {"uniform": sl.Uniform(), "thompson": THOMPSON}, sl.Bernoulli((*[0.5] * 9, 0.2)), 300
+    ),
+    "docs/twin.md": Case(UCBS, sl.Bernoulli((0.8, 0.5, 0.3)), 300),
     "rare: UCB1(0.05), .9 / .5": _rare(sl.UCB1(0.05), (0.9, 0.5)),
     "rare: UCB1(0.1), .9 / .6": _rare(sl.UCB1(0.1), (0.9, 0.6)),
     "rare: epsilon 0, .95 / .5": _rare(sl.EpsilonGreedy(0.0), (0.95, 0.5)),
@@ -128,9 +165,11 @@ def experiment(case: Case, replications: int, seed: int) -> sl.Experiment:
 
 
 def truth(case: Case, replications: int = 100_000) -> float:
-    """Simulate the last policy's effect against the first, the control."""
+    """Simulate the last policy's effect against the first, the control, from their pulls: equal arms give 0."""
     runs = sl.simulate(experiment(case, replications, 999_983), case.environment, workers=1)
-    return float((runs.rewards[:, -1, 0] - runs.rewards[:, 0, 0]).mean())
+    means = np.array(case.environment.means)
+    pulls = (runs.pulls[:, -1, 0] - runs.pulls[:, 0, 0]).mean(axis=0)
+    return float(pulls @ (means - means[0]))
 
 
 def measure(case: Case, count: int, number: int, effort: Effort, true: float) -> dict[str, Any]:

@@ -37,7 +37,10 @@ def title(twin: Twin) -> str:
 
 
 def verdict(twin: Twin) -> str:
-    return " ".join([*_findings(twin), *failure_sentences(twin.failures), assumption(twin)])
+    equality = "The ledger does not rule out equal arms, so the effect may be 0."
+    possible = [equality] if twin.admits_equal_arms else []
+    failures = failure_sentences(twin.failures)
+    return " ".join([*_findings(twin), *possible, *failures, assumption(twin)])
 
 
 def _findings(twin: Twin) -> list[str]:
@@ -52,22 +55,23 @@ def _finding(effect: Effect, *, withheld: bool) -> str:
     pair, over = f"{effect.policy} and {effect.control}", f"over {effect.checkpoint:,} periods"
     if effect.effect == effect.sd == 0:
         return f"On a copy of your arms, {pair} earn the same {over} in every replication, as the same policy would."
+    bounds = f"{percent(effect.level)} interval {amount(effect.low)} to {amount(effect.high)}"
+    if amount(abs(effect.effect)) == amount(0.0) and not effect.shows_difference and not withheld:
+        return f"On a copy of your arms, {pair} earn about the same {over} ({bounds})."
     word = "more" if effect.effect > 0 else "less"
     earns = f"On a copy of your arms, {effect.policy} earns {amount(abs(effect.effect))} {word} than {effect.control}"
     if withheld:
         return f"{earns} {over}."
-    interval = f"{percent(effect.level)} interval"
     if effect.shows_difference:
         near, far = sorted((abs(effect.low), abs(effect.high)))
-        return f"{earns} {over} ({interval} {amount(near)} to {amount(far)} {word})."
-    bounds = f"{interval} {amount(effect.low)} to {amount(effect.high)}"
+        return f"{earns} {over} ({percent(effect.level)} interval {amount(near)} to {amount(far)} {word})."
     return f"{earns} {over}, which shows no difference ({bounds})."
 
 
 def assumption(twin: Twin) -> str:
     """Say what a twin assumes, and how well that was tested."""
     stability = twin.stability
-    p_value = f"p = {stability.p_value:.2g}"
+    p_value = f"test of constancy, p = {stability.p_value:.2g}"
     assumed = "This assumes that each arm's rewards are i.i.d."
     if stability.rejected:
         also = "; the guaranteed interval assumes it too" if twin.guaranteed else ""
@@ -80,7 +84,7 @@ def assumption(twin: Twin) -> str:
 def suggestion(twin: Twin) -> str | None:
     """Say whether the twin of a running experiment is sure already; None if it is not running."""
     source = twin.source
-    control = source.experiment.control
+    control, last = source.experiment.control, int(source.checkpoints[-1])
     if not is_interim(source) or twin.withheld:
         return None
     unsure = [
@@ -90,29 +94,29 @@ def suggestion(twin: Twin) -> str | None:
     ]
     if unsure:
         return f"The twin is not sure yet of {listed(unsure)}: continue."
-    last = source.checkpoints[-1]
+    # A pair that is the same policy twice has the guaranteed interval 0 to 0.
+    unsure = [
+        f"{interval.policy} and {interval.control}"
+        for interval in twin.guaranteed
+        if (interval.control, interval.checkpoint) == (control, last)
+        and interval.low <= 0 <= interval.high
+        and interval.low < interval.high
+    ]
+    if unsure:
+        return (
+            "Every interval with the control leaves out 0, but these intervals are for one look. The guaranteed "
+            f"interval, for every look, contains 0 for {listed(unsure)}: continue."
+        )
     unseen = any(failure.met == 0 and failure.checkpoint == last for failure in twin.failures)
     unmet = " Failures that no replication has met are in its effect." if unseen else ""
+    looks = "The interval is for one look, and stopping at the first look that is sure misses more often"
+    if twin.guaranteed:
+        looks += "; the guaranteed interval, for every look, also leaves out 0"
     return (
         "The twin is sure already: every interval with the control leaves out 0, so the experiment could stop. That "
         "rests wholly on stationary arms, also in the future; the anytime interval of compare does not."
-        f"{unmet} {_about_looks(twin)}"
+        f"{unmet} {looks}."
     )
-
-
-def _about_looks(twin: Twin) -> str:
-    """Say which intervals hold if the twin was asked before, and would have stopped the experiment then."""
-    once = "The interval is for one look, and stopping at the first look that is sure misses more often"
-    last, control = int(twin.source.checkpoints[-1]), twin.source.experiment.control
-    has_zero = [
-        interval.low <= 0 <= interval.high
-        for interval in twin.guaranteed
-        if (interval.control, interval.checkpoint) == (control, last)
-    ]
-    if not has_zero:
-        return f"{once}."
-    verb = "contains" if any(has_zero) else "also leaves out"
-    return f"{once}; the guaranteed interval, for every look, {verb} 0."
 
 
 def cautions(twin: Twin) -> Iterator[str]:

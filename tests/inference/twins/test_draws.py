@@ -75,7 +75,7 @@ def effects_of(family, environment, extensions):
     weighted = WeightedEffects(long_run, long_run.copy, Effort(800, 40, 32, 0))
     for count in extensions:
         weighted.extend(count)
-    return weighted.effects(0.95)[0][0], simulator, weighted.environments
+    return weighted.effects(0.95)[0][0], simulator, long_run, weighted.drawn
 
 
 @pytest.mark.slow
@@ -85,14 +85,16 @@ def effects_of(family, environment, extensions):
 )
 def test_effects_equal_long_simulations_on_each_draw(family, environment):
     """They agree within five standard errors (false alarm below 1e-6)."""
-    effect, simulator, environments = effects_of(family, environment, [32])
+    effect, simulator, long_run, drawn = effects_of(family, environment, [32])
+    environments = [long_run.copy.environment, *drawn.environments]
     tasks = [(environment, range(10_000, 12_000)) for environment in environments]
     simulated = [simulator.differences(runs.rewards).ravel() for runs in simulator.run_each(tasks)]
-    shared = np.mean(simulated, axis=0)  # of each replication, the mean over the draws
-    error = np.hypot(effect.error, shared.std() / np.sqrt(shared.size))
+    on_copy, on_independent = simulated[0], np.mean(simulated[1 : 1 + drawn.independent], axis=0)
+    corrected = 2 * on_copy - on_independent  # without the estimated bias
+    error = np.hypot(2 * effect.error, corrected.std() / np.sqrt(corrected.size))
 
-    assert abs(effect.effect - shared.mean()) < 5 * error
-    ends = np.quantile(np.mean(simulated, axis=1), [0.025, 0.975])
+    assert abs(effect.effect - corrected.mean()) < 5 * error
+    ends = np.quantile(np.mean(simulated[1:], axis=1), [0.025, 0.975])
     assert effect.interval.low - 5 * error < ends[0] < effect.effect < ends[1]
     assert ends[1] < effect.interval.high + 5 * error
 
@@ -114,8 +116,8 @@ def test_more_draws_have_fewer_replications_each():
         checked_effort(0.999, 20_000, None, None),
     )
 
-    assert (usual.draws, usual.weighted) == (200, 192)
-    assert (higher.draws, higher.weighted, higher.draw_replications) == (4_000, 20, 192)
+    assert (usual.draws, usual.weighted) == (200, 64)
+    assert (higher.draws, higher.weighted, higher.draw_replications) == (4_000, 20, 64)
     assert checked_effort(0.999, 20_000, None, 100).weighted == 100
 
 
@@ -180,16 +182,43 @@ def test_effects_of_objects_are_the_exact_expectations(design):
     weighted.extend(50)
     effect = weighted.effects(0.95)[0][0]
 
-    exact = [
+    on_copy, *exact = [
         exact_reward(StaysWithOne, environment.means, 4)
         - exact_reward(PlaysTheWinner, environment.means, 4)
-        for environment in weighted.environments
+        for environment in [long_run.copy.environment, *weighted.drawn.environments]
     ]
     assert max(exact) - min(exact) > 10 * effect.error
     ends, margin = np.quantile(exact, [0.025, 0.975]), stats.norm.ppf(0.975) * effect.error
-    assert abs(effect.effect - np.mean(exact)) < 5 * effect.error
+    corrected = 2 * on_copy - np.mean(exact[: weighted.drawn.independent])
+    assert abs(effect.effect - corrected) < 5 * effect.error
     assert effect.interval.low + margin == pytest.approx(ends[0], abs=7 * effect.error)
     assert effect.interval.high - margin == pytest.approx(ends[1], abs=7 * effect.error)
+
+
+@pytest.mark.parametrize("family", ["bernoulli", "gaussian", "empirical"])
+def test_equal_arms_have_the_effect_0_exactly(family):
+    """Draws with all arms tied are among the draws, and their effect has no simulation error."""
+    policies = {"uniform": sl.Uniform(), "ucb": sl.UCB1(0.5)}
+    experiment = sl.Experiment(policies=policies, arms=3, horizon=60, replications=2, seed=2)
+    arms = sl.Bernoulli([0.5] * 3) if family == "bernoulli" else sl.Gaussian([1.0] * 3)
+    runs = sl.simulate(experiment, arms)
+    twin = sl.twin(runs, family=family, replications=200, draws=40, draw_replications=20)
+    (effect,) = twin.effects
+
+    assert twin.admits_equal_arms
+    assert min(abs(effect.low), abs(effect.high)) == 0 or effect.low < 0 < effect.high
+    assert not effect.shows_difference
+
+
+def test_many_checkpoints_leave_out_the_pulls(monkeypatch):
+    """Rewards alone estimate the same effects, with a larger error."""
+    arms = sl.Bernoulli((0.7, 0.4))
+    usual = effects_of("bernoulli", arms, [32])[0]
+    monkeypatch.setattr("sameluck.inference.twins.draws.MAX_COLUMNS", 1)
+    without = effects_of("bernoulli", arms, [32])[0]
+
+    assert without != usual
+    assert abs(without.effect - usual.effect) < 5 * (without.error + usual.error)
 
 
 def test_draws_that_use_up_the_long_run_have_an_interval():
@@ -199,4 +228,4 @@ def test_draws_that_use_up_the_long_run_have_an_interval():
     runs = sl.simulate(experiment, sl.Empirical([[1, 2, 3, 4, 5], [1, 2, 2, 3, 5]]))
     (effect,) = sl.twin(runs, replications=200, draws=20, draw_replications=200).effects
 
-    assert effect.low < effect.effect < effect.high
+    assert effect.low <= effect.effect < effect.high

@@ -5,7 +5,21 @@ import math
 import numpy as np
 import pytest
 
-from sameluck.inference.twins.intervals import copied_effect
+from sameluck.inference.twins.intervals import DrawnEffects, copied_effect
+
+
+def drawn_effects(
+    independent, *, tied=(), on_copy=None, equality=0.0, noise=0.0, errors=(0.0, 0.0)
+):
+    on_copy = independent.mean() if on_copy is None else on_copy
+    return DrawnEffects(
+        np.array(on_copy),
+        independent,
+        np.array(tied, float),
+        equality,
+        np.array(noise),
+        np.array(errors),
+    )
 
 
 @pytest.mark.parametrize(("noise", "kept"), [(0.0, 1.0), (0.2, 0.8), (0.5, 0.5), (5.0, 0.5)])
@@ -13,7 +27,7 @@ def test_at_most_half_of_the_variance_is_removed(noise, kept):
     """A larger share of the simulation is too uncertain to be removed."""
     draws = np.array([-1.0, 0.0, 1.0] * 6)
     draws /= draws.std(ddof=1)  # the variance is 1
-    effect = copied_effect(3 + draws, noise, (0.0, 0.0), 0.95)
+    effect = copied_effect(drawn_effects(3 + draws, noise=noise), 0.95)
 
     assert effect.effect == pytest.approx(3)
     assert effect.interval.high - 3 == pytest.approx(draws.max() * math.sqrt(kept))
@@ -22,8 +36,46 @@ def test_at_most_half_of_the_variance_is_removed(noise, kept):
 
 def test_each_end_has_its_own_error():
     draws = np.linspace(-1, 1, 21)
-    bare, effect = (copied_effect(draws, 0.0, errors, 0.95) for errors in ((0.0, 0.0), (0.1, 0.3)))
+    bare, effect = (
+        copied_effect(drawn_effects(draws, errors=errors), 0.95)
+        for errors in ((0.0, 0.0), (0.1, 0.3))
+    )
 
     assert bare.interval.low - effect.interval.low == pytest.approx(0.196, abs=1e-4)
     assert effect.interval.high - bare.interval.high == pytest.approx(0.588, abs=1e-4)
     assert effect.error == 0.3
+
+
+def test_the_interval_holds_both_kinds_of_draws():
+    """Noise is removed from independent draws only: draws with equal arms stay exactly 0."""
+    independent, tied = (
+        np.linspace(4, 6, 100),
+        np.concatenate([np.zeros(10), np.linspace(1, 3, 90)]),
+    )
+    drawn = drawn_effects(independent, tied=tied, noise=0.1)
+    effect = copied_effect(drawn, 0.95)
+
+    assert effect.interval.low == 0
+    assert 5 < effect.interval.high < 6
+    assert copied_effect(drawn, 0.9).interval.low > 0
+    assert 0.05 < effect.interval.p_value <= 0.11
+
+
+def test_the_bias_of_the_copy_is_removed():
+    """Draws differ from the copy by +2 on average, so the copy differs from the true arms by about +2."""
+    independent = np.linspace(4, 8, 101)
+    effect = copied_effect(drawn_effects(independent, tied=np.zeros(100), on_copy=4.0), 0.95)
+    within = copied_effect(drawn_effects(independent, tied=np.ones(100), on_copy=3.0), 0.95)
+
+    assert effect.effect == pytest.approx(2)
+    assert within.effect == within.interval.low == 1  # never outside its interval
+
+
+@pytest.mark.parametrize(("equality", "low"), [(0.049, 1.0), (0.051, 0.0)])
+def test_equal_arms_within_the_level_admit_0(equality, low):
+    """No drawn arms are equal here, although they have this probability."""
+    ones = np.ones(20)
+    effect = copied_effect(drawn_effects(ones, tied=ones, equality=equality), 0.95)
+
+    assert effect.interval.low == low
+    assert (effect.interval.p_value < 0.05) == (low > 0)

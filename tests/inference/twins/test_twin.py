@@ -14,6 +14,7 @@ from sameluck.inference.twins.copies import EmpiricalCopy, copy_arms
 from sameluck.inference.twins.failures import Failure
 from sameluck.inference.twins.observed_rewards import ObservedStacks
 from sameluck.inference.twins.stability import Stability
+from sameluck.inference.twins.ties import BernoulliArms, TiedArms
 from sameluck.randomness.streams import ALL_POLICIES, TWIN, stream, word
 from sameluck.simulation.rewards import observed_rewards, reward_at
 
@@ -67,17 +68,19 @@ def literal_differences(runs, means, replications):
 
 
 def literal_draws(users, successes, seed):
-    """Draw 24 means of the two arms from their posterior distribution."""
+    """Draw 12 means of the two arms from their posterior distribution, and 12 with tied arms."""
     generator = np.random.Generator(np.random.PCG64([seed, 2]))
-    places = np.column_stack([generator.permutation(24) for _ in range(2)])
-    grid = (places + generator.random((24, 2))) / 24
-    return [
+    places = np.column_stack([generator.permutation(12) for _ in range(2)])
+    grid = (places + generator.random((12, 2))) / 12
+    tied = TiedArms(BernoulliArms(successes, users - successes))
+    independent = [
         [
             stats.beta.ppf(row[a], successes[a] + 0.5, users[a] - successes[a] + 0.5)
             for a in range(2)
         ]
         for row in grid
     ]
+    return [*independent, *tied.draws(12, generator).tolist()], tied.equality
 
 
 def literal_effect(runs, level):
@@ -85,15 +88,17 @@ def literal_effect(runs, level):
     users, successes = literal_ledger(runs)
     estimate = [(successes[a] + 0.5) / (users[a] + 1) for a in range(2)]
     seed = int(word(stream(runs.experiment.seed, TWIN, 0, ALL_POLICIES), 0))
-    draws = literal_draws(users, successes, seed)
+    draws, equality = literal_draws(users, successes, seed)
+    copies = np.array([estimate, *draws])
     whole = runs.experiment.replace(seed=seed, replications=400 + 24 * 40)
-    simulated = []  # group, difference, users and successes of each arm
+    simulated = []  # group, differences of rewards and of each arm's pulls, users and successes of each arm
     parts = [(estimate, range(400))]
     parts += [(means, range(400 + 40 * b, 440 + 40 * b)) for b, means in enumerate(draws)]
     for means, replications in parts:
         out = sl.simulate(whole, sl.Bernoulli(means), replications=replications, workers=1)
         for row in range(out.replications):
-            difference = float(out.rewards[row, 1, 0] - out.rewards[row, 0, 0])
+            difference = [out.rewards[row, 1, 0] - out.rewards[row, 0, 0]]
+            difference += (out.pulls[row, 1, 0] - out.pulls[row, 0, 0]).tolist()
             part = out.part(row, 1)  # entry by entry as above, but read at once
             by_arm = ObservedStacks(part.depths, observed_rewards(part)).by_arm()
             ledger = [values.size for values in by_arm], [values.sum() for values in by_arm]
@@ -106,30 +111,57 @@ def literal_effect(runs, level):
         ]
         return sum(terms)
 
-    sums = np.zeros((24, 16, 2))  # of weights, and of weighted differences
+    sums = np.zeros((25, 16, 4))  # of weights, of weighted differences and of weighted pulls
     for group, difference, depths, wins in simulated:
-        likelihoods = [math.exp(log_likelihood(wins, depths, values)) for values in draws]
-        mixture = 400 * math.exp(log_likelihood(wins, depths, estimate)) + 40 * sum(likelihoods)
-        for b in range(24):
-            weight = likelihoods[b] / mixture
-            sums[b, group] += weight, weight * difference
+        likelihoods = [math.exp(log_likelihood(wins, depths, values)) for values in copies]
+        mixture = 400 * likelihoods[0] + 40 * sum(likelihoods[1:])
+        for b in range(25):
+            sums[b, group] += likelihoods[b] / mixture * np.array([1, *difference])
+
+    control = literal_control(
+        np.array([row[1][0] for row in simulated[:400]]),
+        np.array([np.dot(row[1][1:], estimate) for row in simulated[:400]]),
+    )
 
     def effects(groups):
-        return [sums[b, groups, 1].sum() / sums[b, groups, 0].sum() for b in range(24)]
+        total = sums[:, groups].sum(axis=1)
+        values, expected = (
+            total[:, 1] / total[:, 0],
+            (total[:, 2:] * copies).sum(axis=1) / total[:, 0],
+        )
+        values = values + control * (expected - values)
+        return np.where(copies[:, 0] == copies[:, 1], 0.0, values)
 
     ends = [0.5 - level / 2, 0.5 + level / 2]
     all_ = list(range(16))
     theta = np.array(effects(all_))
     left_out = [np.array(effects(all_[:g] + all_[g + 1 :])) for g in range(16)]
-    sides = np.array([np.quantile(values, ends) for values in left_out]).T
+    sides = np.array([np.quantile(values[1:], ends) for values in left_out]).T
     errors = [math.sqrt(15 / 16 * ((side - side.mean()) ** 2).sum()) for side in sides]
-    apart = np.array([values - values.mean() for values in left_out])
-    noise = np.mean([15 / 16 * ((apart[:, b] - apart[:, b].mean()) ** 2).sum() for b in range(24)])
-    kept = max(theta.var(ddof=1) / 2, theta.var(ddof=1) - noise)
-    moved = theta.mean() + (theta - theta.mean()) * math.sqrt(kept / theta.var(ddof=1))
+    apart = np.array([values[1:13] - values[1:13].mean() for values in left_out])
+    noise = np.mean([15 / 16 * ((apart[:, b] - apart[:, b].mean()) ** 2).sum() for b in range(12)])
+    return literal_interval(theta, noise, errors, equality, level)
+
+
+def literal_control(values, expected):
+    """Return the regression coefficient of the differences on their noise."""
+    noise = values - expected
+    return np.cov(values, noise)[0, 1] / noise.var(ddof=1)
+
+
+def literal_interval(theta, noise, errors, equality, level):
+    """Return effect and interval from effects on the copy, on 12 independent draws and on 12 with tied arms."""
+    on_copy, independent, tied = theta[0], theta[1:13], theta[13:]
+    variance = independent.var(ddof=1)
+    factor = math.sqrt(max(variance / 2, variance - noise) / variance)
+    centre = independent.mean()
+    moved = np.concatenate([centre + (independent - centre) * factor, tied])
     z = special.ndtri(0.5 + level / 2)
-    low, high = np.quantile(moved, ends)
-    return theta.mean(), low - z * errors[0], high + z * errors[1]
+    low, high = np.quantile(moved, [0.5 - level / 2, 0.5 + level / 2])
+    low, high = low - z * errors[0], high + z * errors[1]
+    if equality >= 1 - level:
+        low, high = min(low, 0), max(high, 0)
+    return np.clip(2 * on_copy - centre, low, high), low, high
 
 
 @pytest.mark.slow
@@ -165,27 +197,37 @@ def literal_effect_of_values(runs, level):
         out = sl.simulate(
             whole, sl.Empirical([arm_values.tolist() for arm_values in arms]), workers=1
         )
-        return out.rewards[:, 1, 0] - out.rewards[:, 0, 0]
+        return out.rewards[:, 1, 0] - out.rewards[:, 0, 0], out.pulls[:, 1, 0] - out.pulls[:, 0, 0]
 
-    on_copy = differences(values, 400)
+    means = [arm_values.mean() for arm_values in values]
+    rewards, pulls = differences(values, 400)
+    weight = literal_control(rewards, pulls @ means)
+    on_copy = rewards + weight * (pulls @ means - rewards)
     generator = np.random.Generator(np.random.PCG64([seed, 2]))
+    independent = [
+        [np.sort(literal_resample(arm_values, generator)) for arm_values in values]
+        for _ in range(12)
+    ]
+    copy = EmpiricalCopy(tuple(values))
+    tied_means = copy.tied_arms.draws(12, generator)
+    tied = [environment.samples for environment in copy.with_means(tied_means, generator)]
+    wanted = [[arm_values.mean() for arm_values in draw] for draw in independent]
     table = np.empty((24, 40))
-    for b in range(24):
-        table[b] = differences(
-            [np.sort(literal_resample(arm_values, generator)) for arm_values in values], 40
-        )
-    theta, by_replication, all_ = table.mean(axis=1), table.mean(axis=0), table.mean()
-    residual = table - theta[:, None] - by_replication[None, :] + all_
-    msi = (residual**2).sum() / (23 * 39)
-    variance = max(theta.var(ddof=1) / 2, theta.var(ddof=1) - msi / 40)
-    centre = theta.mean() + on_copy.mean() - on_copy[:40].mean()
-    moved = centre + (theta - theta.mean()) * math.sqrt(variance / theta.var(ddof=1))
+    for b, draw in enumerate([*independent, *tied]):
+        rewards, pulls = differences(draw, 40)
+        actual = np.array([np.mean(arm_values) for arm_values in draw])
+        target = np.array([*wanted, *tied_means])[b]
+        table[b] = rewards + weight * (pulls @ actual - rewards) + pulls @ (target - actual)
+    by_replication = table[:12].mean(axis=0)
+    residual = table[:12] - table[:12].mean(axis=1)[:, None] - by_replication + table[:12].mean()
+    msi = (residual**2).sum() / (11 * 39)
+    theta = table.mean(axis=1) + on_copy.mean() - on_copy[:40].mean()
+    theta[12:][np.ptp(tied_means, axis=1) == 0] = 0
     error = math.sqrt(
         (by_replication - on_copy[:40]).var(ddof=1) / 40 + on_copy.var(ddof=1) / on_copy.size
     )
-    z = special.ndtri(0.5 + level / 2)
-    low, high = np.quantile(moved, [0.5 - level / 2, 0.5 + level / 2])
-    return centre, low - z * error, high + z * error
+    theta = np.array([on_copy.mean(), *theta])
+    return literal_interval(theta, msi / 40, [error] * 2, copy.tied_arms.equality, level)
 
 
 @pytest.mark.slow
@@ -344,7 +386,7 @@ def test_an_arm_without_rewards_is_refused_by_name():
         copy_arms(stacks, "gaussian", ["red", "blue"])
 
 
-def test_a_sure_twin_says_whether_it_holds_at_every_look(runs, twin):
+def test_a_twin_is_sure_only_if_the_guaranteed_interval_leaves_out_0(runs, twin):
     running = replace(runs, environment=None, experiment=experiment(replications=9))
     sure = replace(
         twin,
@@ -360,9 +402,12 @@ def test_a_sure_twin_says_whether_it_holds_at_every_look(runs, twin):
         return replace(sure, guaranteed=ends).suggestion
 
     assert words().endswith("stopping at the first look that is sure misses more often.")
-    assert words((-1.0, 3.0)).endswith("the guaranteed interval, for every look, contains 0.")
+    for bounds in ((-1.0, 3.0), (0.0, 3.0), (-3.0, 0.0)):
+        assert "sure" not in words(bounds)
+        assert words(bounds).endswith("contains 0 for greedy and ucb: continue.")
     assert words((0.5, 3.0)).endswith("the guaranteed interval, for every look, also leaves out 0.")
     failure = Failure("greedy", "ucb", 60, 9.0, 50.0, met=1, replications=3)
+    sure = replace(sure, guaranteed=())
     assert "no replication has met" not in replace(sure, failures=(failure,)).suggestion
     unmet = failure._replace(met=0)
     assert "no replication has met" in replace(sure, failures=(unmet,)).suggestion

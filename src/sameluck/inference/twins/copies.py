@@ -15,11 +15,14 @@ from sameluck.environments.empirical import Empirical
 from sameluck.environments.normal import Gaussian
 from sameluck.errors import Invalid
 from sameluck.inference.twins.observed_rewards import ObservedStacks
+from sameluck.inference.twins.ties import BernoulliArms, NormalArms, TiedArms
 from sameluck.validation import require_one_of
 from sameluck.wording import counted
 
 MIN_UNCOMMON = 10  # rewards of an arm other than its commonest
 MIN_UNCOMMON_IF_RARE = 20  # where they are fewer than half of the rewards, and decide the mean
+_MAX_TILT = 1e6  # of an arm's values, in inverse standard deviations
+_MIN_RELATIVE_ERROR = 1e-9
 _MIN_PROBABILITY = 2.0**-53  # 1 minus this is still below 1
 
 FAMILIES = ("bernoulli", "gaussian", "empirical")
@@ -31,8 +34,14 @@ class ArmCopy(Protocol):
     @property
     def environment(self) -> Environment: ...
 
-    def draws(self, count: int, generator: np.random.Generator) -> Sequence[Environment]:
+    def draws(self, count: int, generator: np.random.Generator) -> list[Environment]:
         """Draw environments from the posterior distribution, or by resampling."""
+
+    @property
+    def tied_arms(self) -> TiedArms: ...
+
+    def with_means(self, means: Floats, generator: np.random.Generator) -> list[Environment]:
+        """Draw environments that have, or nearly have, the given means (environment, arm)."""
 
 
 class BernoulliCopy(NamedTuple):
@@ -50,7 +59,13 @@ class BernoulliCopy(NamedTuple):
         # A stratified sample: quantiles of 200 independent draws would be far noisier.
         shapes = self.successes + 0.5, self.users - self.successes + 0.5
         grid = latin_hypercube(count, self.users.size, generator)
-        means = scipy.special.betaincinv(*shapes, grid)
+        return self.with_means(scipy.special.betaincinv(*shapes, grid), generator)
+
+    @property
+    def tied_arms(self) -> TiedArms:
+        return TiedArms(BernoulliArms(self.successes, self.users - self.successes))
+
+    def with_means(self, means: Floats, generator: np.random.Generator) -> list[Environment]:
         return [Bernoulli(tuple(row)) for row in means.tolist()]
 
     @property
@@ -85,6 +100,18 @@ class GaussianCopy(NamedTuple):
         means = self.means + sds / np.sqrt(self.counts) * scipy.special.ndtri(grid[:, arms:])
         rows = zip(means.tolist(), sds.tolist(), strict=True)
         return [Gaussian(tuple(mean), tuple(sd)) for mean, sd in rows]
+
+    @property
+    def tied_arms(self) -> TiedArms:
+        return TiedArms(_normal_arms(self.counts, self.means, self.sds))
+
+    def with_means(self, means: Floats, generator: np.random.Generator) -> list[Environment]:
+        """Return environments with these means and standard deviations of the posterior distribution."""
+        drawn = self.draws(len(means), generator)
+        return [
+            Gaussian(tuple(row), environment.sd)  # type: ignore[attr-defined]
+            for row, environment in zip(means.tolist(), drawn, strict=True)
+        ]
 
     @property
     def origins(self) -> Floats:
@@ -134,6 +161,17 @@ class EmpiricalCopy(NamedTuple):
             for _ in range(count)
         ]
 
+    @property
+    def tied_arms(self) -> TiedArms:
+        return TiedArms(_normal_arms(*np.array([_normal_estimates(x) for x in self.values]).T))
+
+    def with_means(self, means: Floats, generator: np.random.Generator) -> list[Environment]:
+        """Return resamples whose values are weighted so that their means are as close to these as they can be."""
+        return [
+            Empirical([_tilted(*pair) for pair in zip(drawn.samples, row, strict=True)])  # type: ignore[attr-defined, misc]
+            for row, drawn in zip(means, self.draws(len(means), generator), strict=True)
+        ]
+
     def missing_rewards(self, names: Sequence[str]) -> str | None:
         """Say which arm has too few different rewards to know its distribution; None if all have enough."""
         for name, values in zip(names, self.values, strict=True):
@@ -169,6 +207,33 @@ def _resample(
     return np.concatenate([drawn, np.full(values.size - drawn.size, commonest)])
 
 
+def _tilted(values: Floats, mean: float) -> Floats:
+    """Return as many of the values, in order, as exponential weights exp(c x) with this mean give each of them.
+
+    Weights keep the values, so that rewards stay in the range for which the policies are made.
+    """
+    sd = values.std()
+    if sd == 0 or not values[0] < mean < values[-1]:
+        return values if sd == 0 else np.full_like(values, np.clip(mean, values[0], values[-1]))
+    scaled = (values - mean) / sd
+
+    def weights(tilt: float) -> Floats:
+        return np.exp(tilt * scaled - np.max(tilt * scaled))
+
+    limit = 1.0
+    while limit < _MAX_TILT and np.sign(weights(limit) @ scaled) == np.sign(
+        weights(-limit) @ scaled
+    ):
+        limit *= 2
+    low, high = -limit, limit
+    for _ in range(50):
+        middle = (low + high) / 2
+        low, high = (low, middle) if weights(middle) @ scaled > 0 else (middle, high)
+    cumulative = np.cumsum(weights(low))
+    points = (np.arange(values.size) + 0.5) / values.size * cumulative[-1]
+    return values[np.searchsorted(cumulative, points)]
+
+
 def copy_arms(stacks: ObservedStacks, family: str | None, names: Sequence[str]) -> ArmCopy:
     """Copy the arms of observed rewards, by default as `bernoulli` if all are 0 and 1, else as `empirical`."""
     family = family or ("bernoulli" if stacks.is_binary else "empirical")
@@ -196,6 +261,12 @@ def _normal_estimates(values: Floats) -> tuple[float, float, float]:
     if values.min() == values.max():
         return float(values.size), float(values[0]), 0.0
     return float(values.size), float(values.mean()), float(values.std(ddof=1))
+
+
+def _normal_arms(counts: Floats, means: Floats, sds: Floats) -> NormalArms:
+    """Return the arms' means with their standard errors, positive also for arms that always pay the same."""
+    smallest = max(_MIN_RELATIVE_ERROR * float(np.abs(means).max()), np.finfo(float).tiny ** 0.25)
+    return NormalArms(means, np.maximum(sds / np.sqrt(counts), smallest))
 
 
 def latin_hypercube(count: int, columns: int, generator: np.random.Generator) -> Floats:

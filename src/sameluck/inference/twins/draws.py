@@ -1,5 +1,7 @@
 """Effects on draws of the arms, simulated until the simulation's error is small.
 
+Half of the draws are independent draws of each arm, the others have tied arms (see `ties`).
+
 Where the likelihood of the arms is known (Bernoulli and Gaussian copies), every replication counts for every draw.
 A replication reveals rewards, each stack up to the deepest policy. Whatever the policies and their random choices,
 these have a likelihood L(mu) under arms mu that is known up to a factor without mu. So a replication on one draw
@@ -13,6 +15,11 @@ most 1 / n_mu, so that the estimate is never much worse than from the copy's own
 
 Where the likelihood is unknown (empirical copies), each draw is simulated with the long run's random numbers, and
 only the difference from the long run is estimated.
+
+The effect is the mean of two things: of the difference D between the policies' rewards, and of the sum P over arms of
+the arm's mean times the difference between the policies' pulls. So it is also the mean of D + c (P - D) for any
+number c. The long run gives the c of the smallest variance (a control variate). P does not vary at all where all arms
+have the same mean: the effect is exactly 0 there.
 """
 
 from __future__ import annotations
@@ -22,14 +29,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sameluck.arrays import Floats, Ints
-from sameluck.inference.twins.copies import LikelihoodCopy
-from sameluck.inference.twins.intervals import CopiedEffect, each_copied_effect
+from sameluck.arrays import Bools, Floats, Ints
+from sameluck.environments.base import Environment
+from sameluck.inference.twins.copies import ArmCopy, LikelihoodCopy
+from sameluck.inference.twins.intervals import CopiedEffect, DrawnEffects, each_copied_effect
 from sameluck.inference.twins.observed_rewards import simulated_stacks
 from sameluck.inference.twins.simulations import Effort, LongRun
 from sameluck.runs import Runs
 
 GROUPS = 16  # of replications, for the jackknife
+MAX_COLUMNS = 512  # of weighted rewards and pulls; beyond, pulls are left out
 _BLOCK_REPLICATIONS, _BLOCK_WEIGHTS = 2_048, 4_000_000  # weighted at once, at most
 
 
@@ -42,9 +51,11 @@ def drawn_effects(long_run: LongRun, effort: Effort, level: float) -> list[list[
         drawn, count = EffectsOnSharedNoise(long_run, effort.draws), effort.draw_replications
     long_run.simulator.expect(effort.draws * (count - effort.weighted))
     drawn.extend(count)
+    last = (long_run.pair_differences(pair)[:, -1] for pair in range(len(long_run.simulator.pairs)))
+    sds = [float(differences.std()) for differences in last]
     for _ in range(effort.raises):
         results = drawn.effects(level)
-        if max(of_pair[-1].imprecision for of_pair in results) <= 1:
+        if all(of_pair[-1].is_precise(sd) for of_pair, sd in zip(results, sds, strict=True)):
             return results
         long_run.simulator.expect(effort.draws * count)
         drawn.extend(count)
@@ -52,32 +63,96 @@ def drawn_effects(long_run: LongRun, effort: Effort, level: float) -> list[list[
     return drawn.effects(level)
 
 
+class DrawnArms(NamedTuple):
+    """Draws of the arms: independent draws of each arm, then draws with tied arms."""
+
+    environments: list[Environment]
+    means: Floats  # (draw, arm); the environments' means, or nearly
+    independent: int  # draws
+    equality: float  # probability that all arms have the same mean
+
+    @property
+    def equal(self) -> Bools:
+        """Whether all arms have the same mean, for each draw."""
+        return np.ptp(self.means, axis=1) == 0
+
+    def effects(
+        self, on_copy: Floats, effects: Floats, noise: Floats, errors: Floats
+    ) -> DrawnEffects:
+        """Return the effects on the copy and on these draws, whose first axis is the draw."""
+        halves = effects[: self.independent], effects[self.independent :]
+        return DrawnEffects(on_copy, *halves, self.equality, noise, errors)
+
+
+def draw_arms(copy: ArmCopy, count: int, generator: np.random.Generator) -> DrawnArms:
+    independent = copy.draws(count - count // 2, generator)
+    tied = copy.tied_arms
+    means = tied.draws(count // 2, generator)
+    return DrawnArms(
+        [*independent, *copy.with_means(means, generator)],
+        np.concatenate([[environment.means for environment in independent], means]),
+        len(independent),
+        tied.equality,
+    )
+
+
+class Controls(NamedTuple):
+    """Control variates: for each pair and checkpoint, the weight of the pulls' part in the difference."""
+
+    weights: Floats
+
+    def combine(self, differences: Floats, expected: Floats) -> Floats:
+        """Return D + c (P - D)."""
+        return differences + self.weights * (expected - differences)
+
+
+def best_controls(long_run: LongRun) -> Controls:
+    """Return the weights of the smallest variance on the copy."""
+    means = np.array(long_run.copy.environment.means)
+    weights = []
+    for pair in range(len(long_run.simulator.pairs)):
+        values = long_run.pair_differences(pair)
+        noise = values - long_run.pair_pulls(pair) @ means
+        noise -= noise.mean(axis=0)
+        squares = (noise**2).sum(axis=0)
+        products = (values * noise).sum(axis=0)
+        weights.append(np.where(squares > 0, products / np.where(squares > 0, squares, 1.0), 1.0))
+    return Controls(np.array(weights))
+
+
 class WeightedEffects:
     """Effects on draws of the arms, from importance-weighted replications on all of them and of the long run."""
 
     def __init__(self, long_run: LongRun, copy: LikelihoodCopy, effort: Effort) -> None:
         self.simulator = long_run.simulator
-        self.environments = copy.draws(effort.draws, self.simulator.generator(2))
-        coefficients = copy.coefficients([copy.environment, *self.environments])
+        self.drawn = draw_arms(copy, effort.draws, self.simulator.generator(2))
+        self.means = np.concatenate([[copy.environment.means], self.drawn.means])
+        coefficients = copy.coefficients([copy.environment, *self.drawn.environments])
         planned = [long_run.runs.replications] + [effort.weighted] * effort.draws
         self.planned, self.done = effort.weighted, 0  # replications on each draw
         self.next_replication, self.origins = long_run.runs.replications, copy.origins
         self.block = max(1, min(_BLOCK_REPLICATIONS, _BLOCK_WEIGHTS // len(planned)))
+        shape = long_run.runs.pulls.shape[1:]
+        # Without pulls there is nothing to control: the weights are 0.
+        self.with_pulls = np.prod(shape[:-1]) * (1 + shape[-1]) <= MAX_COLUMNS
+        self.controls = best_controls(long_run) if self.with_pulls else Controls(np.zeros(1))
+        columns = (*shape[:-1], 1 + shape[-1] * self.with_pulls)
         self.on_estimate, self.on_draws = (
-            WeightedSums(coefficients, np.array(planned, float), long_run.runs.rewards.shape[1:])
-            for _ in range(2)
+            WeightedSums(coefficients, np.array(planned, float), columns) for _ in range(2)
         )
         for first in range(0, self.next_replication, self.block):
-            self.on_estimate.add([_revealed(long_run.runs.part(first, self.block), self.origins)])
+            self.on_estimate.add([self._revealed(long_run.runs.part(first, self.block))])
 
     def extend(self, count: int) -> None:
         """Simulate `count` more replications on every draw, each with random numbers of its own."""
         first = self.next_replication
-        starts = range(first, first + count * len(self.environments), count)
+        starts = range(first, first + count * len(self.drawn.environments), count)
         ranges = [range(start, start + count) for start in starts]
         waiting: list[Revealed] = []
-        for runs in self.simulator.run_each(list(zip(self.environments, ranges, strict=True))):
-            waiting.append(_revealed(runs, self.origins))
+        for runs in self.simulator.run_each(
+            list(zip(self.drawn.environments, ranges, strict=True))
+        ):
+            waiting.append(self._revealed(runs))
             # Weights of a whole block at once, because short arrays would be dominated by the overhead of NumPy.
             if len(waiting) * count >= self.block or runs.first == ranges[-1].start:
                 self.on_draws.add(waiting)
@@ -90,53 +165,72 @@ class WeightedEffects:
         # numbers, need not be computed again.
         share = self.planned / self.done
         weights = self.on_estimate.weights + share * self.on_draws.weights
-        rewards = self.on_estimate.rewards + share * self.on_draws.rewards
-        draws = self._differences(rewards.sum(axis=0), weights.sum(axis=0))
-        noise, variances_of_ends = self._variances(rewards, weights, draws, level)
-        return each_copied_effect(draws, noise, np.sqrt(variances_of_ends), level)
+        values = self.on_estimate.values + share * self.on_draws.values
+        effects = self._effects(values.sum(axis=0), weights.sum(axis=0))
+        noise, variances_of_ends = self._variances(values, weights, effects[1:], level)
+        drawn = self.drawn.effects(effects[0], effects[1:], noise, np.sqrt(variances_of_ends))
+        return each_copied_effect(drawn, level)
 
     def _variances(
-        self, rewards: Floats, weights: Floats, draws: Floats, level: float
+        self, values: Floats, weights: Floats, draws: Floats, level: float
     ) -> tuple[Floats, Floats]:
         """Return jackknife variances of an effect, without errors that all draws share, and of the two ends.
 
-        The axes of each are pair and checkpoint, after the end.
+        The axes of each are pair and checkpoint, after the end. The first counts independent draws only.
         """
-        totals = rewards.sum(axis=0), weights.sum(axis=0)
+        totals, independent = (values.sum(axis=0), weights.sum(axis=0)), self.drawn.independent
+        draws = draws[:independent]
         centred = draws - draws.mean(axis=0)
         ends, sums, squares = [], np.zeros_like(draws), np.zeros_like(draws)
-        for group in zip(rewards, weights, strict=True):
-            left = self._differences(
+        for group in zip(values, weights, strict=True):
+            left = self._effects(
                 *(total - in_group for total, in_group in zip(totals, group, strict=True))
-            )
+            )[1:]
             ends.append(np.quantile(left, [0.5 - level / 2, 0.5 + level / 2], axis=0))
             # An error that all draws share shifts the interval and does not widen it: subtract the mean over draws.
-            moved = left - left.mean(axis=0) - centred
+            moved = left[:independent] - left[:independent].mean(axis=0) - centred
             sums += moved
             squares += moved**2
         noise = (GROUPS - 1) * (squares / GROUPS - (sums / GROUPS) ** 2).mean(axis=0)
         return noise, (GROUPS - 1) * np.var(ends, axis=0)
 
-    def _differences(self, rewards: Floats, weights: Floats) -> Floats:
-        return self.simulator.differences(rewards[1:] / weights[1:, None, None])
+    def _effects(self, values: Floats, weights: Floats) -> Floats:
+        """Return the effects on the copy and on each draw (copy, pair, checkpoint)."""
+        differences = self.simulator.differences(values / weights[:, None, None, None])
+        means = self.means[:, : differences.shape[-1] - 1]
+        expected = np.einsum("cpka,ca->cpk", differences[..., 1:], means)
+        effects = self.controls.combine(differences[..., 0], expected)
+        effects[1:][self.drawn.equal] = 0.0
+        return effects
+
+    def _revealed(self, runs: Runs) -> Revealed:
+        sums = []
+        for stacks in simulated_stacks(runs, self.origins):
+            arrays = (stacks.depths, stacks.sums(stacks.values), stacks.sums(stacks.values**2))
+            sums.append(np.concatenate([array.sum(axis=1) for array in arrays], axis=1))
+        numbers = np.arange(runs.first, runs.first + runs.replications)
+        values = runs.rewards[..., None]
+        if self.with_pulls:
+            values = np.concatenate([values, runs.pulls], axis=-1)
+        return Revealed(np.concatenate(sums), values, numbers % GROUPS)
 
 
 class WeightedSums:
-    """Sums of weights and of weighted rewards on every copy of the arms, by group of replications."""
+    """Sums of weights and of weighted rewards and pulls on every copy of the arms, by group of replications."""
 
     def __init__(self, coefficients: Floats, planned: Floats, shape: tuple[int, ...]) -> None:
         self.coefficients = coefficients  # of the log-likelihood (copy, sum over stacks)
         self.planned = planned  # replications on each copy
         self.weights = np.zeros((GROUPS, len(planned)))
-        self.rewards = np.zeros((GROUPS, len(planned), *shape))
+        self.values = np.zeros((GROUPS, len(planned), *shape))
 
     def add(self, blocks: Sequence[Revealed]) -> None:
-        sums, rewards, groups = (np.concatenate(arrays) for arrays in zip(*blocks, strict=True))
+        sums, values, groups = (np.concatenate(arrays) for arrays in zip(*blocks, strict=True))
         weights = self._weights(sums)
         for group in range(GROUPS):
             members = groups == group
             self.weights[group] += weights[members].sum(axis=0)
-            self.rewards[group] += np.einsum("rc,rpk->cpk", weights[members], rewards[members])
+            self.values[group] += np.einsum("rc,rpkv->cpkv", weights[members], values[members])
 
     def _weights(self, sums: Floats) -> Floats:
         # einsum adds in one order; a matrix product's order depends on the threads of linear algebra.
@@ -148,17 +242,8 @@ class WeightedSums:
 
 class Revealed(NamedTuple):
     sums: Floats  # each arm's depth, total and sum of squares, minus its origin (replication, sum)
-    rewards: Floats  # (replication, policy, checkpoint)
+    values: Floats  # reward, then pulls of each arm (replication, policy, checkpoint, value)
     groups: Ints  # (replication,)
-
-
-def _revealed(runs: Runs, origins: Floats | None) -> Revealed:
-    sums = []
-    for stacks in simulated_stacks(runs, origins):
-        arrays = (stacks.depths, stacks.sums(stacks.values), stacks.sums(stacks.values**2))
-        sums.append(np.concatenate([array.sum(axis=1) for array in arrays], axis=1))
-    numbers = np.arange(runs.first, runs.first + runs.replications)
-    return Revealed(np.concatenate(sums), runs.rewards, numbers % GROUPS)
 
 
 class EffectsOnSharedNoise:
@@ -170,7 +255,8 @@ class EffectsOnSharedNoise:
 
     def __init__(self, long_run: LongRun, draws: int) -> None:
         self.simulator, self.long_run = long_run.simulator, long_run
-        self.environments = long_run.copy.draws(draws, self.simulator.generator(2))
+        self.drawn = draw_arms(long_run.copy, draws, self.simulator.generator(2))
+        self.controls = best_controls(long_run)
         shape = len(self.simulator.pairs), self.simulator.checkpoints.size
         self.sums = np.zeros((draws, *shape))
         self.squares = np.zeros(shape)
@@ -178,33 +264,56 @@ class EffectsOnSharedNoise:
 
     def extend(self, count: int) -> None:
         """Simulate `count` more replications on every draw, at most as many as the long run has."""
-        first = len(self.means_over_draws)
-        on_copy = self.long_run.differences_from(first, count)
+        first, independent = len(self.means_over_draws), self.drawn.independent
+        copied = self.long_run.runs.part(first, count)
+        on_copy = self._differences(copied, np.array(self.long_run.copy.environment.means))
         totals = np.zeros_like(on_copy)
         replications = range(first, first + len(on_copy))
         if not replications:
             return
-        tasks = [(environment, replications) for environment in self.environments]
+        tasks = [(environment, replications) for environment in self.drawn.environments]
         for draw, runs in enumerate(self.simulator.run_each(tasks)):
-            changes = self.simulator.differences(runs.rewards) - on_copy
+            changes = self._differences(runs, self.drawn.means[draw]) - on_copy
             self.sums[draw] += changes.sum(axis=0)
-            self.squares += (changes**2).sum(axis=0)
-            totals += changes
-        means = totals / len(self.environments)
+            if draw < independent:
+                self.squares += (changes**2).sum(axis=0)
+                totals += changes
+        means = totals / independent
         self.means_over_draws = np.concatenate([self.means_over_draws, means])
 
     def effects(self, level: float) -> list[list[CopiedEffect]]:
         """Return the effect on the copy and its interval, of each pair at each checkpoint."""
-        draws, count = len(self.environments), len(self.means_over_draws)
+        independent, count = self.drawn.independent, len(self.means_over_draws)
         means = self.sums / count
-        centre = means.mean(axis=0)
+        centre = means[:independent].mean(axis=0)
         interaction = (  # sum of squares that neither the draw nor the replication explains
             self.squares
-            - count * (means**2).sum(axis=0)
-            - draws * (self.means_over_draws**2).sum(axis=0)
-            + draws * count * centre**2
+            - count * (means[:independent] ** 2).sum(axis=0)
+            - independent * (self.means_over_draws**2).sum(axis=0)
+            + independent * count * centre**2
         )
-        noise = np.maximum(interaction, 0) / ((draws - 1) * (count - 1) * count)
-        centres, variances = self.long_run.mean_differences()
+        noise = np.maximum(interaction, 0) / ((independent - 1) * (count - 1) * count)
+        centres, variances = self._long_run_effects()
         errors = np.sqrt(self.means_over_draws.var(axis=0, ddof=1) / count + variances)
-        return each_copied_effect(centres + means, noise, np.stack([errors, errors]), level)
+        effects = centres + means
+        effects[self.drawn.equal] = 0.0
+        drawn = self.drawn.effects(centres, effects, noise, np.stack([errors, errors]))
+        return each_copied_effect(drawn, level)
+
+    def _differences(self, runs: Runs, means: Floats) -> Floats:
+        """Return each replication's difference, as if the arms had these means exactly."""
+        assert runs.environment is not None  # for mypy: these runs are simulated
+        pulls = self.simulator.differences(runs.pulls.astype(float))
+        actual = np.array(runs.environment.means)
+        values = self.simulator.differences(runs.rewards)
+        return self.controls.combine(values, pulls @ actual) + pulls @ (means - actual)
+
+    def _long_run_effects(self) -> tuple[Floats, Floats]:
+        """Return the effects on the copy and the variances of their estimates (pair, checkpoint)."""
+        means, moments = np.array(self.long_run.copy.environment.means), []
+        for pair, weights in enumerate(self.controls.weights):
+            expected = self.long_run.pair_pulls(pair) @ means
+            values = Controls(weights).combine(self.long_run.pair_differences(pair), expected)
+            moments.append((values.mean(axis=0), values.var(axis=0, ddof=1) / len(values)))
+        centres, variances = np.array(moments).transpose(1, 0, 2)
+        return centres, variances

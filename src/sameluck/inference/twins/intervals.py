@@ -19,7 +19,8 @@ from sameluck.runs import Runs
 
 RESAMPLED_MEANS = 20_000  # for the quantiles of a mean of M differences
 _MAX_RESAMPLED = 4_000_000  # differences
-PRECISE = 0.075  # largest standard error of the simulation, relative to an interval's width
+# Largest standard error of the simulation, relative to an interval's width, or to a replication's difference.
+PRECISE, NEGLIGIBLE = 0.075, 0.01
 
 
 class CopiedEffect(NamedTuple):
@@ -29,11 +30,10 @@ class CopiedEffect(NamedTuple):
     interval: Interval
     error: float  # the simulation's standard error, at the end where it is larger
 
-    @property
-    def imprecision(self) -> float:
-        """Simulation error relative to the largest error that is small against the interval's width."""
+    def is_precise(self, sd: float) -> bool:
+        """Return whether the error is small against the interval's width, or a replication's standard deviation."""
         width = self.interval.high - self.interval.low
-        return self.error / (PRECISE * width) if width else 0.0
+        return self.error <= max(PRECISE * width, NEGLIGIBLE * sd)
 
 
 def normal_quantile(level: float) -> float:
@@ -133,56 +133,82 @@ def _resampled_means(values: Floats, count: int, generator: np.random.Generator)
     return np.concatenate([block.mean(axis=1) for block in drawn])
 
 
-def copied_effect(
-    draws: Floats, noise: float, errors: tuple[float, float], level: float
-) -> CopiedEffect:
-    """Return the effect on the copy and its interval, from simulations on draws of the arms.
+class DrawnEffects(NamedTuple):
+    """Effects on the copy and on draws of the arms; the last axes are pair and checkpoint, or none at one of them."""
 
-    Args:
-        draws: The effect on each draw.
-        noise: The simulation's part in the variance between draws, without errors that all draws share.
-        errors: The simulation's standard errors of the two ends.
-        level: Confidence of the interval.
+    on_copy: Floats
+    independent: Floats  # on independent draws of each arm
+    tied: Floats  # on draws with tied arms
+    equality: float  # probability that all arms have the same mean, so that the effect is 0
+    noise: Floats  # the simulation's part in the variance between independent draws, without errors that all share
+    errors: Floats  # the simulation's standard errors of the two ends
 
-    The noise is removed by shrinking the effects towards their mean. At most half of their variance is removed: the
-    difference of two nearly equal numbers may come out far too small. The errors are added to the ends linearly,
+    def at(self, pair: int, checkpoint: int) -> DrawnEffects:
+        arrays = (array[..., pair, checkpoint] for array in self if isinstance(array, np.ndarray))
+        on_copy, independent, tied, noise, errors = arrays
+        return DrawnEffects(on_copy, independent, tied, self.equality, noise, errors)
+
+    @property
+    def mixture(self) -> Floats:
+        """Effects on all draws in ascending order, without the simulation's noise in independent draws.
+
+        The noise is removed by shrinking the effects towards their mean. At most half of their variance is removed:
+        the difference of two nearly equal numbers may come out far too small.
+        """
+        centre, variance = self.independent.mean(), float(self.independent.var(ddof=1))
+        kept = max(variance / 2, variance - float(self.noise))
+        factor = math.sqrt(kept / variance) if variance else 0.0
+        shrunk = centre + factor * (self.independent - centre)
+        return np.sort(np.concatenate([shrunk, self.tied]))
+
+
+def copied_effect(drawn: DrawnEffects, level: float) -> CopiedEffect:
+    """Return the effect on the copy, without its estimated bias, and the interval of the effect on the true arms.
+
+    Draws differ from the copy as the copy differs from the true arms. So the mean over independent draws, minus the
+    effect on the copy, estimates the bias of the effect on the copy. The errors are added to the ends linearly,
     because in quadrature they are too small where the effect has a maximum near the true arms.
     """
-    centre, variance = float(draws.mean()), float(draws.var(ddof=1))
-    kept = max(variance / 2, variance - noise)
-    factor = math.sqrt(kept / variance) if variance else 0.0
-    shrunk = np.sort(centre + factor * (draws - centre))
-    low, high = _ends(shrunk, errors, level)
-    return CopiedEffect(centre, Interval(low, high, _p_value(shrunk, errors)), max(errors))
+    mixture = drawn.mixture
+    low, high = _ends(mixture, drawn, level)
+    effect = 2 * float(drawn.on_copy) - float(drawn.independent.mean())
+    interval = Interval(low, high, _p_value(mixture, drawn))
+    return CopiedEffect(min(max(effect, low), high), interval, float(drawn.errors.max()))
 
 
-def each_copied_effect(
-    draws: Floats, noise: Floats, errors: Floats, level: float
-) -> list[list[CopiedEffect]]:
-    """Return the `copied_effect` of each pair at each checkpoint; `errors` has axes end, pair, checkpoint."""
-    pairs, checkpoints = noise.shape
-
-    def at(pair: int, index: int) -> CopiedEffect:
-        low, high = errors[:, pair, index].tolist()
-        return copied_effect(draws[:, pair, index], float(noise[pair, index]), (low, high), level)
-
-    return [[at(pair, index) for index in range(checkpoints)] for pair in range(pairs)]
+def each_copied_effect(drawn: DrawnEffects, level: float) -> list[list[CopiedEffect]]:
+    """Return the `copied_effect` of each pair at each checkpoint."""
+    pairs, checkpoints = map(range, drawn.noise.shape)
+    return [
+        [copied_effect(drawn.at(pair, index), level) for index in checkpoints] for pair in pairs
+    ]
 
 
-def _ends(draws: Floats, errors: tuple[float, float], level: float) -> tuple[float, float]:
-    low, high = np.quantile(draws, [0.5 - level / 2, 0.5 + level / 2])
-    z = normal_quantile(level)
-    return float(low) - z * errors[0], float(high) + z * errors[1]
+def _ends(mixture: Floats, drawn: DrawnEffects, level: float) -> tuple[float, float]:
+    ends = np.quantile(mixture, [0.5 - level / 2, 0.5 + level / 2])
+    margins = normal_quantile(level) * drawn.errors
+    low, high = float(ends[0] - margins[0]), float(ends[1] + margins[1])
+    if admits_equality(drawn.equality, level):
+        low, high = min(low, 0.0), max(high, 0.0)
+    return low, high
 
 
-def _p_value(draws: Floats, errors: tuple[float, float]) -> float:
+def admits_equality(equality: float, level: float) -> bool:
+    """Return whether arms of the same mean, with this probability on draws with tied arms, are within the level.
+
+    These are half of the draws, and an interval leaves out half of 1 - level on each side.
+    """
+    return equality >= 1 - level
+
+
+def _p_value(mixture: Floats, drawn: DrawnEffects) -> float:
     """Return the smallest 1 - level whose interval leaves out 0, by bisection."""
-    narrow, wide = 0.0, 1.0 - 1.0 / draws.size
-    low, high = _ends(draws, errors, wide)
+    narrow, wide = 0.0, 1.0 - 1.0 / mixture.size
+    low, high = _ends(mixture, drawn, wide)
     if not low <= 0 <= high:
-        return 1.0 / draws.size
+        return 1.0 / mixture.size
     for _ in range(40):
         middle = (narrow + wide) / 2
-        low, high = _ends(draws, errors, middle)
+        low, high = _ends(mixture, drawn, middle)
         narrow, wide = (narrow, middle) if low <= 0 <= high else (middle, wide)
     return 1.0 - narrow

@@ -6,7 +6,7 @@ import logging
 import math
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -41,14 +41,19 @@ def twin_seed(experiment: Experiment) -> int:
 class Effort(NamedTuple):
     replications: int = 20_000  # of the long run, R0
     draws: int = 200  # of the arms, B
-    draw_replications: int = 192  # on each draw, R1
-    raises: int = 2  # how often R1 may be doubled where the simulation's error is not small
+    draw_replications: int = 64  # on each draw, R1
+    raises: int = 3  # how often R1 may be doubled where the simulation's error is not small
     weighted_replications: int | None = None  # R1 with importance weights; None for the same
 
     @property
     def weighted(self) -> int:
         """R1 where importance weights let a replication count for all draws."""
         return self.weighted_replications or self.draw_replications
+
+    @property
+    def point_replications(self) -> int:
+        """Replications at each point of the guaranteed interval's search."""
+        return min(self.replications, 3 * self.draw_replications)
 
 
 def checked_effort(
@@ -178,8 +183,15 @@ class LongRun(NamedTuple):
     def pair_differences(self, pair: int) -> Floats:
         """Return a pair's differences on the copy (replication, checkpoint)."""
         # The differences of all pairs may not fit in memory.
+        return self._pair_difference(self.runs.rewards, pair)
+
+    def pair_pulls(self, pair: int) -> Ints:
+        """Return the differences between a pair's pulls on the copy (replication, checkpoint, arm)."""
+        return self._pair_difference(self.runs.pulls, pair)
+
+    def _pair_difference(self, values: Any, pair: int) -> Any:
         names = self.simulator.pairs[pair]
-        first, second = (self.runs.rewards[:, self.runs.policies.index(name)] for name in names)
+        first, second = (values[:, self.runs.policies.index(name)] for name in names)
         return first - second
 
     def differences_from(self, start: int, count: int) -> Floats:

@@ -20,7 +20,12 @@ from sameluck.inference.twins.bernoulli_confidence_set import (
 )
 from sameluck.inference.twins.draws import drawn_effects
 from sameluck.inference.twins.failures import Failure, rare_failures
-from sameluck.inference.twins.intervals import copied_effects, effects_around_mean, with_interval
+from sameluck.inference.twins.intervals import (
+    admits_equality,
+    copied_effects,
+    effects_around_mean,
+    with_interval,
+)
 from sameluck.inference.twins.simulations import (
     CopySimulator,
     Effort,
@@ -42,14 +47,15 @@ class Twin(DisplayedOnPages, Frames):
     """Result of `twin`: `print` it, or read `effects`.
 
     Args:
-        effects: The effect on the copy with an interval of the true effect, for every pair and checkpoint. It is the
-            mean of the effects on draws of the arms. If the interval is withheld it has no bounds, and the effect is
-            the long run's. `reward` and `control_reward` are always the long run's.
+        effects: The effect on the copy, without its estimated bias, and an interval of the true effect, for every
+            pair and checkpoint. If the interval is withheld it has no bounds, and the effect is the long run's.
+            `reward` and `control_reward` are always the long run's.
         observed: The observed mean effects, with intervals from the spread on the copy.
         guaranteed: Intervals that hold at every look, for all pairs and horizons at once; for rewards 0 and 1.
         failures: Rare failures on the copy, whether or not an observed replication has met them.
         stability: Tests whether the arms are stationary.
         withheld: Why the effects have no interval, as sentences; empty if they have.
+        admits_equal_arms: True if the rewards do not rule out equal means of all arms, so that every effect is 0.
         long_run: The observed rewards, the copy and the long run on it.
         level: Confidence of the intervals, each for one pair at one horizon.
     """
@@ -60,6 +66,7 @@ class Twin(DisplayedOnPages, Frames):
     failures: tuple[Failure, ...]
     stability: Stability
     withheld: tuple[str, ...]
+    admits_equal_arms: bool
     long_run: LongRun
     level: float
 
@@ -146,9 +153,10 @@ def twin(  # noqa: PLR0913 all but one are optional
         family: How arms are copied: `"bernoulli"` (rewards 0 and 1, the default for them), `"empirical"` (the
             observed values, the default for others) or `"gaussian"`.
         replications: Replications of the long run on the copy.
-        draws: Number of draws of the arms; if not given 200, and more for a level above 0.98.
-        draw_replications: Replications on each draw; doubled, at most twice, where they are not precise enough. If
-            not given 192, and fewer on more than 200 draws where importance weights are used (see docs/twin.md).
+        draws: Number of draws of the arms, half of them with tied arms; if not given 200, and more for a level above
+            0.98.
+        draw_replications: Replications on each draw; doubled, at most three times, where they are not precise enough.
+            If not given 64, and fewer on more than 200 draws where importance weights are used (see docs/twin.md).
         workers: Threads; all cores if not given.
         progress: Called as `progress(done, total)`, in replications; True prints a line per tenth.
         makers: Makers of `External` policies, as for `simulate`. Python objects are slow: lower the numbers above.
@@ -164,7 +172,7 @@ def twin(  # noqa: PLR0913 all but one are optional
     # The total that progress reports: what is withheld or raised later corrects it.
     points = count_points(runs.experiment.n_arms, len(simulator.pairs))
     simulator.expect(
-        effort.replications + effort.draws * effort.weighted + effort.draw_replications * points
+        effort.replications + effort.draws * effort.weighted + effort.point_replications * points
     )
     long_run = run_long(runs, family, simulator, effort.replications)
     stability = check_stability(long_run.stacks, long_run.runs, simulator.generator(0))
@@ -177,8 +185,9 @@ def twin(  # noqa: PLR0913 all but one are optional
             with_interval(effect, by_draws.effect, by_draws.interval)
             for effect, by_draws in zip(copied, drawn, strict=True)
         ]
-    guaranteed = guaranteed_intervals(long_run, effort.draw_replications, level)
+    guaranteed = guaranteed_intervals(long_run, effort.point_replications, level)
     simulator.finish()
     around, failures = effects_around_mean(long_run, copied, level), rare_failures(long_run)
-    results = (tuple(effects), around, guaranteed, failures)
-    return Twin(*results, stability, withheld, long_run, level)
+    results = (tuple(effects), around, guaranteed, failures, stability, withheld)
+    equal = not stability.rejected and admits_equality(long_run.copy.tied_arms.equality, level)
+    return Twin(*results, equal, long_run, level)

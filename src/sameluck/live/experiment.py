@@ -21,6 +21,7 @@ from sameluck.live.databases.base import Transaction
 from sameluck.live.databases.rows import AssignmentRow, ExperimentRow
 from sameluck.live.diagnostics.check import Check, diagnostics
 from sameluck.live.diagnostics.snapshot import Snapshot
+from sameluck.live.diagnostics.summaries import Summaries
 from sameluck.live.logs.exporting import export
 from sameluck.live.options import Maker, Makers
 from sameluck.live.records import (
@@ -94,6 +95,7 @@ class LiveExperiment:
         self._control = Control(replications)
         self._policy_changes = PolicyChanges(replications)
         self._results = Results(replications)
+        self._summaries = Summaries(replications.verified)
         _in_this_process.add(self)
 
     @property
@@ -208,7 +210,8 @@ class LiveExperiment:
 
     def resume(self, reason: str = "") -> None:
         """Continue after a pause, or after a failure once the policies agree with the ledger again."""
-        self.verify()
+        verified = self.open_replications.verified
+        self.open_replications.read(partial(verify, verified=verified))
         self._control.change_status("resumed", ("paused", "failed"), reason)
 
     def stop(
@@ -441,7 +444,16 @@ class LiveExperiment:
         self.enrolment.flush()
         now = self.settings.now()
         return self.open_replications.read(
-            lambda ledger: diagnostics(Snapshot(ledger, self.options, now, silence_is_zero))
+            lambda ledger: diagnostics(
+                Snapshot(
+                    ledger,
+                    self.options,
+                    now,
+                    silence_is_zero,
+                    self._summaries,
+                    self._results.runs_of,
+                )
+            )
         )
 
     def export(

@@ -32,7 +32,7 @@ class ParticipationRules:
 
     def _arrivals(self, scenario: Scenario, live: LiveExperiment) -> list[ArrivalRow]:
         live.enrolment.flush()
-        return scenario.rows(live, ArrivalRow, "arrivals")
+        return scenario.rows(live, ArrivalRow, "arrivals", bound="g")
 
     def test_a_unit_that_was_turned_away_stays_so(self, scenario: Scenario) -> None:
         """Also when an entry is wanted, after a restart and after years; others are enrolled."""

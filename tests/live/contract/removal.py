@@ -21,7 +21,7 @@ from sameluck.errors import Conflict, Invalid, Unknown
 from sameluck.live import records
 from sameluck.live.control import removal
 from sameluck.live.databases.base import Transaction, Values
-from sameluck.live.databases.rows import EventRow, HistoryRow, PrunedRow, TextRow
+from sameluck.live.databases.rows import EventRow, HistoryRow, ReplicationMark, TextRow
 from sameluck.live.experiment import LiveExperiment
 
 MONTH = 30 * 86_400.0
@@ -265,7 +265,7 @@ class RemovalRules:
         scenario.clock.advance(MONTH)
         scenario.store.prune(0)
         assert live.erase("bob") == 1
-        rows = scenario.rows(live, PrunedRow, "pruned")
+        rows = scenario.rows(live, ReplicationMark, "marks")
         assert sum(row.pruned for row in rows) == live.status().settled
         assert self._audit(live) == "fine"
         assert_finished(scenario.reopen(live))

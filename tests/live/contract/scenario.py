@@ -138,9 +138,13 @@ class Scenario:
         rows = self.rows(live, EventRow, "events")
         return [(row.value, row.outcome) for row in rows if row.assignment == id]
 
-    def rows(self, live: LiveExperiment, row: type[Row], statement: str) -> list[Row]:
+    def rows(
+        self, live: LiveExperiment, row: type[Row], statement: str, **values: str
+    ) -> list[Row]:
         """Return the rows that a statement selects for an experiment."""
-        return self.store.database.read(lambda t: t.fetch_all(row, statement, experiment=live.id))
+        return self.store.database.read(
+            lambda t: t.fetch_all(row, statement, experiment=live.id, **values)
+        )
 
     def close(self) -> None:
         self.store.close()

@@ -16,8 +16,9 @@ import budget
 import sameluck as sl
 from sameluck.live import diagnostics
 from sameluck.live.diagnostics import check, snapshot
-from sameluck.live.diagnostics.open_slots import MAX_VOIDS
 from sameluck.live.diagnostics.snapshot import Snapshot
+from sameluck.live.diagnostics.summaries import MAX_VOIDS
+from sameluck.live.state import ledger
 
 BERNOULLI = sl.Bernoulli([0.5, 0.6])
 START = 1_700_000_000.0
@@ -43,22 +44,6 @@ def experiment(**changes):
         "seed": 2,
     }
     return sl.Experiment(**{**values, **changes})
-
-
-@pytest.fixture
-def store():
-    with sl.open("sqlite://", clock=sl.VirtualClock(START)) as opened:
-        yield opened
-
-
-@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.slow)])
-def any_store(request, tmp_path):
-    if request.param == "sqlite":
-        url = f"sqlite:///{tmp_path / 'live.db'}?synchronous=normal"
-    else:
-        url = request.getfixturevalue("postgres_url")
-    with sl.open(url, clock=sl.VirtualClock(START)) as opened:
-        yield opened
 
 
 def uniform_at(*place):
@@ -189,8 +174,8 @@ def test_of_the_latest_users_only_the_quick_have_ended_and_they_are_not_judged(s
     assert sum(row["rewards"] for row in checks["delay"].details["arms"]) == bought < ended
 
 
-def test_a_long_ledger_is_read_in_part_and_in_parts(any_store, monkeypatch):
-    """Of more assignments than fit every third is read, whatever its reward; the checks say so."""
+def test_of_a_long_ledger_a_sample_is_read(any_store, monkeypatch):
+    """Of more assignments than fit every fourth entry of a stack is read, whatever its reward; the checks say so."""
     live = any_store.start("shop", experiment(), options=sl.LiveOptions(open_replications=4))
     users = Users(live.experiment, BERNOULLI)
     for unit in range(100):
@@ -198,23 +183,45 @@ def test_a_long_ledger_is_read_in_part_and_in_parts(any_store, monkeypatch):
         if assignment := live.assign(unit).id:
             live.reward(assignment, users.reward(live, assignment))
 
-    def ended():
-        return live.open_replications.read(lambda ledger: Snapshot(ledger, live.options, 0).ended)
+    def read():
+        return live.open_replications.read(
+            lambda rows: (found := Snapshot(rows, live.options, 0)).ended and found
+        )
 
-    whole = ended()
-    assert whole.step == 1
-    assert whole.arm.size > 30
-    monkeypatch.setattr(snapshot, "CHUNK", 7)
-    assert [row.tolist() for row in ended()[:4]] == [row.tolist() for row in whole[:4]]
-    monkeypatch.setattr(snapshot, "MAX_ENDED", -(-whole.arm.size // 3))
-    sample = ended()
-    assert sample.step == 3
+    whole = read()
+    assert whole.ended.step == 1
+    assert whole.ended.arm.size > 30
+    monkeypatch.setattr(ledger, "MAX_REPLICATIONS", 1)
+    assert [row.tolist() for row in read().ended[:4]] == [row.tolist() for row in whole.ended[:4]]
+    monkeypatch.setattr(snapshot, "MAX_SAMPLE", -(-whole.assigned // 3))
+    sample = read()
+    assert sample.ended.step == 4
+    rows = np.concatenate([summary.assignments for summary in whole.summaries.values()])
+    rows = rows[np.argsort(rows["assigned_us"], kind="stable")]
+    chosen = (rows["position"] + rows["arm"] + rows["replication"]) % 4 == 0
+    assert 0.15 < chosen.mean() < 0.35
     for name in ("arm", "end", "value"):
-        assert getattr(sample, name).tolist() == getattr(whole, name)[::3].tolist()
+        assert (getattr(sample.ended, name) == getattr(whole.ended, name)[chosen]).all()
     checks = by_name(live.diagnostics())
     for name in ("drift", "loss", "delay"):
-        assert f"Read: one assignment in 3, {sample.arm.size:,} ended" in checks[name].sentence
-        assert checks[name].details["every"] == 3
+        assert (
+            f"Read: one assignment in 4, {sample.ended.arm.size:,} ended" in checks[name].sentence
+        )
+        assert checks[name].details["every"] == 4
+
+
+def test_of_many_units_a_sample_is_read(any_store, monkeypatch):
+    live = any_store.start("shop", experiment(), options=sl.LiveOptions(open_replications=4))
+    for unit in range(200):
+        live.assign(unit)
+    whole = by_name(live.diagnostics())["visits"]
+    monkeypatch.setattr("sameluck.live.diagnostics.traffic.MAX_UNITS", 60)
+    sample = by_name(live.diagnostics())["visits"]
+    assert whole.details["arrived"] == 200
+    assert sample.details["every"] == 4
+    # Binomial with mean 50 and standard deviation 6.1: outside with probability below 1e-7
+    assert 15 < sample.details["arrived"] < 86
+    assert sample.sentence.endswith("Read: one unit in 4.")
 
 
 def test_time_is_up_whether_or_not_anybody_ticked(store):

@@ -15,7 +15,7 @@ from sameluck.live.databases.base import Transaction
 from sameluck.live.databases.rows import CurrentRow, DefinitionRow, NumberRow, ReplicationRow
 from sameluck.live.engine.protocol import Differences, ReplicationState
 from sameluck.live.state.definition import Definition
-from sameluck.live.state.digests import check_digest, stored_digests
+from sameluck.live.state.digests import check_digest, marks_of
 from sameluck.live.state.ledger import Ledger
 from sameluck.live.state.replications import OpenReplications
 from sameluck.wording import counted
@@ -108,12 +108,13 @@ class PolicyMigration(NamedTuple):
         return _Plan(before.row, after, self._derive_each(ledger))
 
     def _derive_each(self, ledger: Ledger) -> dict[int, _Derived]:
-        digests, derived = stored_digests(ledger), {}
+        digests = {mark.number: mark.known_digest for mark in marks_of(ledger)}
+        derived = {}
         key = {"experiment": self.replications.id}
         rows = ledger.transaction.fetch_all(ReplicationRow, "replications", **key)
         by_number = {row.number: row for row in rows}
         for number, settled, outstanding in ledger.entries():
-            check_digest(ledger, digests, number, settled)
+            check_digest(ledger, digests[number], number, settled)
             state = ledger.engine.rebuild(number, settled, outstanding)
             row, period = by_number[number], self._first_period(state)
             differences = state.differences()

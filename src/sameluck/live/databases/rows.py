@@ -135,6 +135,27 @@ class DigestRow(NamedTuple):
         return self.version == self.digested
 
 
+class ReplicationMark(NamedTuple):
+    """State of a replication: while its mark is the same, so are its settled entries and ended assignments."""
+
+    number: int
+    state: str
+    version: int
+    digest: int
+    digested: int
+    taken_back: int
+    behind: int
+    policy_revision: int
+    voided: int  # assignments
+    pruned: int  # rewards that left the audit log
+    pruned_digest: int
+
+    @property
+    def known_digest(self) -> int | None:
+        """Digest of the settled entries; None if it does not belong to the present version."""
+        return self.digest if self.version == self.digested else None
+
+
 class EditedRow(NamedTuple):
     """A reward of the ledger that differs from the audit log."""
 
@@ -170,20 +191,24 @@ class SettledRow(NamedTuple):
     value: float
 
 
+class LoggedRow(NamedTuple):
+    """A reward of the ledger, and the reward in the audit log; None if the audit log does not have it."""
+
+    replication: int
+    stack_owner: int
+    arm: int
+    position: int
+    value: float
+    reported: float | None
+    assignment: str
+
+
 class RewardRow(NamedTuple):
     replication: int
     stack_owner: int
     arm: int
     position: int
     value: float
-
-
-class PrunedRow(NamedTuple):
-    """Rewards of a replication that were pruned from the audit log."""
-
-    number: int
-    pruned: int  # applied rewards
-    pruned_digest: int
 
 
 class DefaultRow(NamedTuple):
@@ -366,7 +391,9 @@ class ReplicationProgress(NamedTuple):
 
 
 class OutcomeRow(NamedTuple):
+    replication: int
     arm: int
+    position: int
     assigned_us: int
     shown_us: int  # exposed_us, or assigned_us if not exposed
     exposed: bool
@@ -424,13 +451,20 @@ class WaitingRow(NamedTuple):
 
 class EntryCount(NamedTuple):
     state: str
-    source: str | None
     total: int
 
 
-class ArmCount(NamedTuple):
+class NumberCount(NamedTuple):
+    number: int
+    total: int
+
+
+class LateRow(NamedTuple):
+    """A reward that came after its window."""
+
+    event: int
+    assignment: str
     arm: int
-    total: int
 
 
 class VoidCount(NamedTuple):

@@ -113,6 +113,15 @@ SELECT number, state, version, behind, taken_back FROM replication WHERE experim
 SELECT number AS replication, version, taken_back, policy_revision, behind, digest, digested FROM replication
 WHERE experiment = :experiment AND number = :replication /*pg FOR UPDATE */
 
+-- name: marks
+SELECT number, state, version, digest, digested, taken_back, behind, policy_revision, voided, pruned, pruned_digest
+FROM replication WHERE experiment = :experiment ORDER BY number
+
+-- Erased assignments by replication. The hash of a unit has no r.
+-- name: count_erased
+SELECT replication, COUNT(*) AS total FROM assignment
+WHERE experiment = :experiment AND unit >= 'er' AND unit < 'es' GROUP BY replication ORDER BY replication
+
 -- name: digests
 SELECT number, version, digest, digested FROM replication WHERE experiment = :experiment ORDER BY number
 
@@ -209,14 +218,15 @@ UPDATE arrival SET visits = visits + :visits
 WHERE experiment = :experiment AND unit = :unit
   AND EXISTS (SELECT 1 FROM experiment x WHERE x.id = :experiment AND x.status IN ('running', 'draining'))
 
--- Units by their number of visits (1, 2 to 3, 4 to 7, 8 to 15, 16 and more), and how many of them are enrolled.
+-- Units by their number of visits (1, 2 to 3, 4 to 7, 8 to 15, 16 and more), and how many of them are enrolled; of the
+-- units whose hash is below a bound. CASE is the expression of the index one_enrolment_a_unit, so that no row is read.
 -- name: arrivals
 SELECT least, COUNT(*) AS arrived, COALESCE(SUM(enrolled), 0) AS enrolled
 FROM (SELECT CASE WHEN v.visits < 2 THEN 1 WHEN v.visits < 4 THEN 2 WHEN v.visits < 8 THEN 4 WHEN v.visits < 16 THEN 8
                   ELSE 16 END AS least,
              CASE WHEN EXISTS (SELECT 1 FROM assignment a WHERE a.experiment = v.experiment AND a.unit = v.unit
-                                                           AND a.voided_us IS NULL) THEN 1 ELSE 0 END AS enrolled
-      FROM arrival v WHERE v.experiment = :experiment) AS units
+                                 AND (CASE WHEN a.voided_us IS NULL THEN '' ELSE a.id END) = '') THEN 1 ELSE 0 END AS enrolled
+      FROM arrival v WHERE v.experiment = :experiment AND v.unit < :bound) AS units
 GROUP BY least ORDER BY least
 
 -- PostgreSQL locks the replication first and reads the locked rows again once it has the locks; other rows do not change
@@ -392,8 +402,11 @@ SELECT experiment, reason, calls FROM answer ORDER BY experiment, reason
 SELECT experiment, arm FROM disabled_arm ORDER BY experiment, arm
 
 -- name: count_entries
-SELECT state, source, COUNT(*) AS total FROM entry
-WHERE experiment = :experiment AND (state = 'settled' OR released = 0) GROUP BY state, source
+SELECT 'wanted' AS state, COUNT(*) AS total FROM entry
+WHERE experiment = :experiment AND state = 'wanted' AND released = 0
+UNION ALL
+SELECT 'assigned' AS state, COUNT(*) AS total FROM entry
+WHERE experiment = :experiment AND state = 'assigned' AND released = 0
 
 -- name: count_complete_after
 SELECT COUNT(*) FROM replication WHERE experiment = :experiment AND state = 'complete' AND number > :replication
@@ -443,13 +456,16 @@ SELECT replication, owner AS stack_owner, arm, position, 'voided' AS state, NULL
        NULL AS settled_us, id, unit, assigned_us, exposed_us, voided_us
 FROM assignment WHERE experiment = :experiment AND voided_us IS NOT NULL ORDER BY id
 
+-- With CROSS JOIN SQLite reads the events in their order and sorts nothing.
 -- name: events
 SELECT v.assignment, a.replication, a.arm, a.position, v.value, v.outcome, v.received_us FROM reward_event v
-JOIN assignment a ON a.id = v.assignment WHERE a.experiment = :experiment ORDER BY v.id
+CROSS JOIN assignment a WHERE a.id = v.assignment AND a.experiment = :experiment ORDER BY v.id
 
--- All assignments in order, with their outcome: 0 observed, 1 defaulted, 2 voided, -1 open.
+-- Assignments of a span of replications, every step-th entry of a stack, with their outcome: 0 observed, 1 defaulted,
+-- 2 voided, -1 open. In the order of an index, so that nothing is sorted.
 -- name: assignments
-SELECT a.arm, a.assigned_us, COALESCE(a.exposed_us, a.assigned_us) AS shown_us, a.exposed_us IS NOT NULL AS exposed,
+SELECT a.replication, a.arm, a.position, a.assigned_us, COALESCE(a.exposed_us, a.assigned_us) AS shown_us,
+       a.exposed_us IS NOT NULL AS exposed,
        CASE WHEN a.voided_us IS NOT NULL THEN 2 WHEN e.source = 'observed' THEN 0 WHEN e.source = 'default' THEN 1
             ELSE -1 END AS outcome,
        a.voided_us IS NULL AND e.state = 'assigned' AND COALESCE(e.due_us <= :now, FALSE) AS overdue,
@@ -457,20 +473,31 @@ SELECT a.arm, a.assigned_us, COALESCE(a.exposed_us, a.assigned_us) AS shown_us, 
 FROM assignment a
 JOIN entry e ON e.experiment = a.experiment AND e.replication = a.replication AND e.owner = a.owner
             AND e.arm = a.arm AND e.position = a.position
-WHERE a.experiment = :experiment
-ORDER BY a.assigned_us, a.replication, a.owner, a.arm, a.position
+WHERE a.experiment = :experiment AND a.replication >= :first AND a.replication < :stop
+  AND (a.position + a.arm + a.replication) % :step = 0
+ORDER BY a.experiment, a.replication, a.owner, a.arm, a.position, (CASE WHEN a.voided_us IS NULL THEN '' ELSE a.id END)
 
--- name: count_late
-SELECT a.arm, COUNT(DISTINCT v.assignment) AS total FROM reward_event v JOIN assignment a ON a.id = v.assignment
-WHERE a.experiment = :experiment AND v.outcome = 'late'
+-- Late rewards after an event; a late reward that was accepted by an extension is logged again, as applied. With CROSS
+-- JOIN SQLite reads the events first, and not all assignments.
+-- name: late
+SELECT v.id AS event, v.assignment, a.arm FROM reward_event v CROSS JOIN assignment a
+WHERE v.id > :event AND v.outcome = 'late' AND a.id = v.assignment AND a.experiment = :experiment
   AND NOT EXISTS (SELECT 1 FROM reward_event w WHERE w.assignment = v.assignment AND w.outcome = 'applied')
-GROUP BY a.arm
+
+-- name: last_event
+SELECT COALESCE(MAX(id), 0) FROM reward_event
+
+-- Changes after which the audit log has fewer lines, or late rewards count.
+-- name: count_log_changes
+SELECT COUNT(*) FROM change
+WHERE experiment = :experiment AND what IN ('unit erased', 'audit log pruned', 'windows extended')
 
 -- name: audits
 SELECT e.replication, e.value - s.value AS difference FROM entry e
 JOIN entry s ON s.experiment = e.experiment AND s.replication = e.replication AND s.owner = 0 AND s.arm = e.arm
             AND s.position = e.position
-WHERE e.experiment = :experiment AND e.owner = -1
+WHERE e.experiment = :experiment AND e.replication >= :first AND e.replication < :stop AND e.owner = -1
+ORDER BY e.experiment, e.replication, e.arm, e.position
 
 -- name: replication_times
 SELECT number, opened_us, completed_us FROM replication WHERE experiment = :experiment ORDER BY number
@@ -493,7 +520,7 @@ UPDATE api_key SET revoked_us = COALESCE(revoked_us, :now) WHERE id = :id
 
 -- name: often_voided
 SELECT replication, arm, position, COUNT(*) AS times FROM assignment
-WHERE experiment = :experiment AND voided_us IS NOT NULL
+WHERE experiment = :experiment AND replication >= :first AND replication < :stop AND voided_us IS NOT NULL
 GROUP BY replication, owner, arm, position HAVING COUNT(*) > :often ORDER BY COUNT(*) DESC, replication LIMIT 100
 
 -- name: delete_events
@@ -594,15 +621,13 @@ DELETE FROM reward_event WHERE id IN (
   WHERE r.experiment = :experiment AND r.number >= :first AND r.number <= :last AND r.state = 'complete'
     AND v.received_us < :before)
 
--- Observed rewards that are not in the audit log; `pruned` counts the rewards removed from it.
+-- Rewards that differ from the audit log, and observed rewards that are not in it.
 -- name: unlogged
-SELECT e.replication, e.owner AS stack_owner, e.arm, e.position, e.value FROM entry e
-WHERE e.experiment = :experiment AND e.source = 'observed'
-  AND NOT EXISTS (SELECT 1 FROM reward_event v WHERE v.assignment = e.assignment AND v.outcome = 'applied')
+SELECT e.replication, e.owner AS stack_owner, e.arm, e.position, e.value, v.value AS reported, e.assignment FROM entry e
+LEFT JOIN reward_event v ON v.assignment = e.assignment AND v.outcome = 'applied'
+WHERE e.experiment = :experiment AND e.replication >= :first AND e.replication < :stop
+  AND (e.value <> v.value OR (e.source = 'observed' AND v.value IS NULL))
 ORDER BY e.experiment, e.replication, e.owner, e.arm, e.position
-
--- name: pruned
-SELECT number, pruned, pruned_digest FROM replication WHERE experiment = :experiment ORDER BY number
 
 -- The statements below are for PostgreSQL alone. SQLite has one writer and needs none of them.
 

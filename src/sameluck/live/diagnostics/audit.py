@@ -9,7 +9,6 @@ import numpy as np
 
 from sameluck.arrays import Floats
 from sameluck.intervals import t_interval
-from sameluck.live.databases.rows import AuditRow, ReplicationRow
 from sameluck.live.diagnostics.check import WATCH, Check, Details, diagnostic, p_text, verdict_of
 from sameluck.live.diagnostics.snapshot import Snapshot
 
@@ -48,15 +47,11 @@ def _replay_audit(snapshot: Snapshot) -> Iterator[Check]:
     """Read the sums of the complete prefix, up to the first replication with an unsettled audit."""
     if not snapshot.ledger.engine.audit_share:
         return
-    sums: dict[int, float] = {}  # NaN if a step is not settled
-    ledger = snapshot.ledger
-    for step in ledger.transaction.iterate(AuditRow, "audits", experiment=ledger.id):
-        difference = math.nan if step.difference is None else step.difference
-        sums[step.replication] = sums.get(step.replication, 0.0) + difference
     differences = []
-    for expected, (number, state, *_) in enumerate(snapshot.rows(ReplicationRow, "replications")):
-        if number != expected or state != "complete" or math.isnan(sums.get(number, 0.0)):
+    for expected, (number, summary) in enumerate(snapshot.summaries.items()):
+        is_settled = summary.audit is None or not math.isnan(summary.audit)
+        if number != expected or summary.mark.state != "complete" or not is_settled:
             break
-        if number in sums:
-            differences.append(sums[number])
+        if summary.audit is not None:
+            differences.append(summary.audit)
     yield replay_audit(np.array(differences))

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import groupby
-from operator import attrgetter
+from itertools import chain, islice
 
-from sameluck.live.databases.rows import EditedRow, PrunedRow, RewardRow
 from sameluck.live.diagnostics.check import Check, diagnostic
 from sameluck.live.diagnostics.snapshot import Snapshot
-from sameluck.live.engine.digest import MODULUS, entry_digest
-from sameluck.live.state.digests import edited_text
+from sameluck.live.state.digests import edited_text, marks_of
 from sameluck.wording import counted
+
+MAX_ROWS = 100  # of edited rewards in the details
 
 
 @diagnostic("audit log")
@@ -20,10 +19,11 @@ def _audit_log(snapshot: Snapshot) -> Iterator[Check]:
 
     Rewards without a line are compared with the digests of the lines that were pruned or erased.
     """
-    rows = snapshot.rows(EditedRow, "edited", first=0, stop=len(snapshot.ledger.numbers))
-    before = {row.number: row[1:] for row in snapshot.rows(PrunedRow, "pruned") if row.pruned}
-    missing = _unlogged(snapshot)
-    wrong = sorted(n for n in {*before, *missing} if before.get(n) != missing.get(n))
+    edited = chain.from_iterable(summary.edited for summary in snapshot.summaries.values())
+    rows = list(islice(edited, MAX_ROWS))
+    before = {mark.number: (mark.pruned, mark.pruned_digest) for mark in marks_of(snapshot.ledger)}
+    missing = {number: summary.unlogged for number, summary in snapshot.summaries.items()}
+    wrong = sorted(number for number, unlogged in missing.items() if before[number] != unlogged)
     pruned = sum(count for count, _ in before.values())
     details = {"edited": len(rows), "pruned": pruned, "wrong": wrong}
     if not rows and not wrong:
@@ -41,15 +41,3 @@ def _audit_log(snapshot: Snapshot) -> Iterator[Check]:
     )
     details |= {"entries": [row._asdict() for row in rows]}
     yield Check("audit log", "alarm", sentence, None, details)
-
-
-def _unlogged(snapshot: Snapshot) -> dict[int, tuple[int, int]]:
-    """Return per replication the number and the digest of reported rewards without a line in the audit log."""
-    rows = snapshot.ledger.transaction.iterate(RewardRow, "unlogged", experiment=snapshot.ledger.id)
-    unlogged = {}
-    for number, group in groupby(rows, attrgetter("replication")):
-        count = digest = 0
-        for row in group:
-            count, digest = count + 1, (digest + entry_digest(*row[1:])) % MODULUS
-        unlogged[number] = (count, digest)
-    return unlogged

@@ -11,7 +11,6 @@ import scipy
 from sameluck.arrays import Bools, Ints
 from sameluck.errors import Invalid
 from sameluck.intervals import holm
-from sameluck.live.databases.rows import ArmCount
 from sameluck.live.diagnostics.check import Check, Details, diagnostic, p_text, verdict_of
 from sameluck.live.diagnostics.snapshot import End, Snapshot
 from sameluck.wording import arm_in, counted, listed
@@ -193,9 +192,7 @@ def _share(count: int, total: int) -> str:
 @diagnostic("loss")
 def _loss(snapshot: Snapshot) -> Iterator[Check]:
     names, ended = snapshot.experiment.arm_names, snapshot.ended
-    late = [0] * len(names)
-    for arm, count in snapshot.rows(ArmCount, "count_late"):
-        late[arm] = round(count / ended.step)
+    late = [round(count / ended.step) for count in snapshot.late]
     blocks, silence = user_blocks(ended.arm.size), snapshot.silence_is_zero
     check = loss(ended.arm, blocks, ended.end, names, late=late, silence_is_zero=silence)
     yield ended.describe(check)

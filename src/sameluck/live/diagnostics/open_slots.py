@@ -6,15 +6,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 
-from sameluck.live.databases.rows import ACTIVE, CurrentRow, EntryCount, ReplicationTimes, VoidCount
+from sameluck.live.databases.rows import ACTIVE, CurrentRow, EntryCount, ReplicationTimes
 from sameluck.live.diagnostics.check import Check, Details, diagnostic
 from sameluck.live.diagnostics.snapshot import SECOND, Snapshot
+from sameluck.live.diagnostics.summaries import MAX_VOIDS
 from sameluck.live.options import DAY, LONG_DAYS
 from sameluck.live.records import moment
 from sameluck.wording import counted, duration, sentence
 
-MAX_VOIDS = 20  # of one entry; more deserve attention
+MAX_ROWS = 100  # of entries that were voided often
 SLOW_FACTOR = 3  # times the slowest complete replication
 MIN_COMPLETE = 10  # replications, to know the slowest
 
@@ -32,12 +34,12 @@ def _rebuild(snapshot: Snapshot) -> Iterator[Check]:
 def _open_slots(snapshot: Snapshot) -> Iterator[Check]:
     [(_, status, *_)] = snapshot.rows(CurrentRow, "experiment_now")
     entries = {"wanted": 0, "assigned": 0}
-    for state, _, count in snapshot.rows(EntryCount, "count_entries"):
-        entries[state] = entries.get(state, 0) + count
+    entries |= dict(snapshot.rows(EntryCount, "count_entries"))
     names = snapshot.experiment.arm_names
+    often = chain.from_iterable(summary.voided_often for summary in snapshot.summaries.values())
     voided: list[Details] = [
         row._asdict() | {"arm": names[row.arm]}
-        for row in snapshot.rows(VoidCount, "often_voided", often=MAX_VOIDS)
+        for row in sorted(often, key=lambda row: (-row.times, row.replication))[:MAX_ROWS]
     ]
     times = snapshot.rows(ReplicationTimes, "replication_times")
     took = [row.completed_us - row.opened_us for row in times if row.completed_us is not None]

@@ -75,7 +75,13 @@ def _same_policy(snapshot: Snapshot) -> Iterator[Check]:
     if not equal or snapshot.divergence is not None:
         return
     policies = [name for names in equal for name in names]
-    rewards = dict(zip(policies, snapshot.ledger.rewards(policies).T, strict=True))
+    rewards = dict(
+        zip(
+            policies,
+            snapshot.runs(snapshot.ledger, None, policies).rewards[:, :, -1].T,
+            strict=True,
+        )
+    )
     design = snapshot.experiment.design
     for first, *copies in equal:
         randomised = is_randomised(snapshot.experiment.policies[first], snapshot.experiment.n_arms)

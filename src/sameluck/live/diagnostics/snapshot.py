@@ -2,34 +2,36 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import cached_property
-from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sameluck.arrays import Floats, Ints
 from sameluck.errors import Diverged, Invalid
 from sameluck.experiment import Experiment
 from sameluck.live.databases.base import Row, SqlValue
-from sameluck.live.databases.rows import AnswerRow, OutcomeRow, ProgressRow
+from sameluck.live.databases.rows import AnswerRow, ProgressRow
+from sameluck.live.diagnostics.summaries import (
+    MAX_SAMPLE,
+    NO_ASSIGNMENTS,
+    OPEN,
+    AssignmentRows,
+    Summaries,
+    Summary,
+)
 from sameluck.live.options import LiveOptions
 from sameluck.live.state.ledger import Ledger
 from sameluck.live.state.verification import verify
+from sameluck.runs import Runs
 
 if TYPE_CHECKING:
     from sameluck.live.diagnostics.check import Check
 
 SECOND = 1_000_000  # microseconds
-MAX_ENDED = 100_000  # assignments in memory; more hardly change a check
-CHUNK = 10_000  # rows read at once
-_OPEN = -1
-Rows: TypeAlias = NDArray[Any]  # of `_ASSIGNMENT`
-_TYPES = ("i8", "i8", "i8", "?", "i8", "?", "f8", "i8")
-_ASSIGNMENT = np.dtype(list(zip(OutcomeRow._fields, _TYPES, strict=True)))
 
 
 class End(IntEnum):
@@ -44,14 +46,14 @@ class EndedAssignments(NamedTuple):
     """Assignments in the order they were made, before the first that is still open.
 
     Of later assignments, only assignments with quick rewards have ended, which is not a fair sample. If there are
-    more than `MAX_ENDED`, every second, third, ... is read, whatever its reward.
+    more than `MAX_SAMPLE`, assignments of every second, fourth, ... entry of a stack are read, whatever the reward.
     """
 
     arm: Ints
     end: Ints  # `End` values
     value: Floats
     delay: Floats  # seconds from showing to reward, of observed rewards
-    step: int = 1  # every step-th assignment is read
+    step: int = 1  # one entry in so many is read
 
     def describe(self, check: Check) -> Check:
         """Return a check of these assignments, with a note if they are a sample."""
@@ -70,6 +72,8 @@ class Snapshot:
     options: LiveOptions
     now: int  # microseconds
     silence_is_zero: bool = False  # see `loss.loss`
+    kept: Summaries = field(default_factory=Summaries)
+    runs: Callable[[Ledger, None, Sequence[str]], Runs] = Ledger.runs  # of the complete prefix
 
     @property
     def experiment(self) -> Experiment:
@@ -85,43 +89,61 @@ class Snapshot:
         return dict(self.rows(AnswerRow, "answers"))
 
     @cached_property
+    def assigned(self) -> int:
+        """Number of assignments, voided or not."""
+        (row,) = self.rows(ProgressRow, "progress")
+        return row.settled - row.imported + row.waiting + row.voided
+
+    @property
+    def step(self) -> int:
+        """Entries of a stack from one to the next in the sample of assignments."""
+        return step_of(self.assigned, MAX_SAMPLE)
+
+    @cached_property
+    def summaries(self) -> dict[int, Summary]:
+        """Summaries of all replications by number."""
+        return self.kept.read(self.ledger, self.step, self.now)
+
+    @cached_property
     def divergence(self) -> str | None:
         """First difference between the ledger and the policies' requests; None if there is none."""
+        _ = self.summaries  # chooses the replications that are derived again
         try:
-            verify(self.ledger)
+            verify(self.ledger, self.kept.verified)
         except (Diverged, Invalid) as error:
             return str(error)
         return None
 
     @cached_property
+    def late(self) -> list[int]:
+        """Rewards that came after their window, by arm."""
+        return self.kept.late_by_arm(self.ledger, self.experiment.n_arms)
+
+    @cached_property
     def ended(self) -> EndedAssignments:
         """Assignments before the first that is still open."""
-        key = {"experiment": self.ledger.id}
-        (row,) = self.rows(ProgressRow, "progress")
-        assignments = row.settled - row.imported + row.waiting + row.voided
-        step = -(-assignments // MAX_ENDED) or 1
-        rows = self.ledger.transaction.iterate(OutcomeRow, "assignments", **key, now=self.now)
-        chunks, count = [], 0
-        while (chunk := np.fromiter(islice(rows, CHUNK), _ASSIGNMENT)).size:
-            chunk, all_ended = self._ended(chunk)
-            chunks.append(chunk[-count % step :: step].copy())
-            count += chunk.size
-            if not all_ended:
-                break
-        return self._columns(np.concatenate([np.empty(0, _ASSIGNMENT), *chunks]), step)
-
-    def _ended(self, rows: Rows) -> tuple[Rows, bool]:
-        """Return the rows before the first assignment that is still open, and True if they are all rows."""
+        chunks = [summary.assignments for summary in self.summaries.values()]
+        rows = np.concatenate([NO_ASSIGNMENTS, *chunks])
+        # Stable: assignments of the same moment stay in the order of their addresses.
+        rows = rows[np.argsort(rows["assigned_us"], kind="stable")]
         # An overdue assignment has ended, whether or not `tick` has been called since.
         overdue, shown = rows["overdue"], rows["exposed"] | (self.options.exposure == "implicit")
         rows["outcome"][overdue] = np.where(shown[overdue], End.DEFAULTED, End.VOIDED)
         rows["value"][overdue & shown] = self.options.reward.default
-        still_open = np.flatnonzero(rows["outcome"] == _OPEN)
-        return (rows[: still_open[0]], False) if still_open.size else (rows, True)
+        still_open = np.flatnonzero(rows["outcome"] == OPEN)
+        return self._columns(rows[: still_open[0]] if still_open.size else rows)
 
-    def _columns(self, rows: Rows, step: int) -> EndedAssignments:
+    def _columns(self, rows: AssignmentRows) -> EndedAssignments:
         observed = rows[rows["outcome"] == End.OBSERVED]
         shown_us = observed["assigned_us" if self.options.exposure == "implicit" else "shown_us"]
         delay = (observed["settled_us"] - shown_us) / SECOND
         arm, end, value = (rows[name].copy() for name in ("arm", "outcome", "value"))
-        return EndedAssignments(arm, end, value, delay, step)
+        return EndedAssignments(arm, end, value, delay, self.step)
+
+
+def step_of(count: int, most: int) -> int:
+    """Return the smallest power of two that divides a count into at most so many."""
+    step = 1
+    while step * most < count:
+        step *= 2
+    return step

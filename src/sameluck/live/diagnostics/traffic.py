@@ -14,11 +14,12 @@ from sameluck.errors import Invalid
 from sameluck.live import records
 from sameluck.live.databases.rows import ArrivalRow
 from sameluck.live.diagnostics.check import ALARM, Check, Details, diagnostic, p_text, verdict_of
-from sameluck.live.diagnostics.snapshot import Snapshot
+from sameluck.live.diagnostics.snapshot import Snapshot, step_of
 from sameluck.validation import require_number
 from sameluck.wording import counted
 
 MIN_CALLS = 100
+MAX_UNITS = 20_000  # whose visits are read; more hardly change the check
 PRIOR_USERS = 100  # weight of the prior on the gate's share: standard deviation 0.05 at one half
 MAX_LEFT_OUT = 0.5  # share of calls without an open entry, of calls that could be enrolled
 UNEVEN_RATIO = 1.5  # of two shares of enrolled units
@@ -154,7 +155,18 @@ def _visits_text(group: ArrivalRow) -> str:
 
 @diagnostic("visits")
 def _visits(snapshot: Snapshot) -> Iterator[Check]:
-    yield visits(snapshot.rows(ArrivalRow, "arrivals"))
+    """Read the units whose hash is below a bound, if there are many."""
+    calls = snapshot.calls
+    returned = {records.STICKY, records.EXCLUDED, records.NOT_IN_TRAFFIC_SHARE, records.NOT_RUNNING}
+    arrived = sum(count for reason, count in calls.items() if reason not in returned)
+    step = step_of(max(arrived, snapshot.assigned), MAX_UNITS)
+    bound = "g" if step == 1 else f"{2**32 // step:08x}"  # hashes are hexadecimal
+    check = visits(snapshot.rows(ArrivalRow, "arrivals", bound=bound))
+    if step > 1:
+        note = f" Read: one unit in {step:,}."
+        details = check.details | {"every": step}
+        check = check._replace(sentence=check.sentence + note, details=details)
+    yield check
 
 
 @diagnostic("enrolment")

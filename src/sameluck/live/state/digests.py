@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sameluck.errors import Diverged
-from sameluck.live.databases.rows import DigestRow, EditedRow, SettledRow
+from sameluck.live.databases.rows import DigestRow, EditedRow, ReplicationMark, SettledRow
 from sameluck.live.engine.digest import MODULUS, entry_digest
 from sameluck.live.engine.protocol import SettledEntries
 from sameluck.live.state.ledger import Ledger
@@ -19,17 +19,14 @@ _DIGEST = np.dtype([(name, "i8") for name in DigestRow._fields])
 NO_DIGESTS: Digests = np.empty(0, _DIGEST)
 
 
-def stored_digests(ledger: Ledger) -> dict[int, int]:
-    """Return the stored digests by replication; replications without a digest are left out."""
-    rows = ledger.transaction.fetch_all(DigestRow, "digests", experiment=ledger.id)
-    return {row.number: row.digest for row in rows if row.is_known}
+def marks_of(ledger: Ledger) -> list[ReplicationMark]:
+    """Return the marks of all replications, in order."""
+    return ledger.transaction.fetch_all(ReplicationMark, "marks", experiment=ledger.id)
 
 
-def check_digest(
-    ledger: Ledger, digests: Mapping[int, int], number: int, settled: SettledEntries
-) -> None:
-    """Raise `Diverged` if the rewards of a replication differ from the acknowledged rewards."""
-    if number in digests and settled.digest() != digests[number]:
+def check_digest(ledger: Ledger, digest: int | None, number: int, settled: SettledEntries) -> None:
+    """Raise `Diverged` if the rewards of a replication differ from the acknowledged ones, whose digest is given."""
+    if digest is not None and settled.digest() != digest:
         raise edited(ledger, number)
 
 

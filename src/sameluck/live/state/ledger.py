@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
+from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -50,9 +50,7 @@ class Ledger(NamedTuple):
 
     def entries(self) -> Iterator[tuple[int, SettledEntries, list[Entry]]]:
         """Yield each replication's number, its settled entries and its outstanding entries."""
-        together = max(1, min(MAX_REPLICATIONS, MAX_ENTRIES // self.engine.experiment.horizon))
-        for start in range(0, len(self.numbers), together):
-            chunk = self.numbers[start : start + together]
+        for chunk in self.spans(self.numbers):
             span = {"experiment": self.id, "first": chunk[0], "stop": chunk[-1] + 1}
             # Straight into an array: a list of rows would take ten times the memory.
             rows = np.fromiter(self.transaction.iterate(LedgerRow, "ledger", **span), _LEDGER)
@@ -65,6 +63,16 @@ class Ledger(NamedTuple):
                 columns = (np.ascontiguousarray(settled[name]) for name in SettledEntries._fields)
                 yield number, SettledEntries(*columns), outstanding.get(number, [])
 
+    def spans(self, numbers: Sequence[int]) -> Iterator[Sequence[int]]:
+        """Yield replications that are read at once: consecutive numbers with few entries."""
+        size = max(1, min(MAX_REPLICATIONS, MAX_ENTRIES // self.engine.experiment.horizon))
+        start = 0
+        for index, number in enumerate(numbers, start=1):
+            is_full = index - start == size
+            if is_full or index == len(numbers) or numbers[index] != number + 1:
+                yield numbers[start:index]
+                start = index
+
     def runs(
         self,
         checkpoints: Sequence[int] | None,
@@ -73,8 +81,8 @@ class Ledger(NamedTuple):
     ) -> Runs:
         """Return the runs of the complete prefix: the replications before the first that a policy has not finished.
 
-        `before` are earlier runs. Runs of the same policies and checkpoints are continued, since complete
-        replications never change.
+        `before` are earlier runs. Runs of the same policies and checkpoints, or of these and further policies, are
+        continued, since complete replications never change.
         """
         whole = self.engine.experiment
         names = [] if policies is None else require_list("policies", policies)
@@ -83,20 +91,13 @@ class Ledger(NamedTuple):
         names = names or list(whole.policies)
         horizons = checked_checkpoints(whole, checkpoints)
         experiment = whole.replace(policies={name: whole.policies[name] for name in names})
-        for runs in before:
-            if _asks(runs, experiment, horizons):
-                later = self._replace(numbers=self.numbers[runs.replications :])
-                more = later._complete_prefix(experiment, horizons, runs.replications)
-                return Runs.concat([runs, more])
-        return self._complete_prefix(experiment, horizons, 0)
-
-    def rewards(self, policies: Sequence[str]) -> Floats:
-        """Return only the rewards of `runs` at the horizon (replication, policy)."""
-        horizon = checked_checkpoints(self.engine.experiment, None)
-        rewards = array("d")
-        for _, results in self._prefix(self._columns(policies), horizon, 0):
-            rewards.extend(result.rewards[-1] for result in results)
-        return np.array(rewards).reshape(-1, len(policies))
+        earlier = [runs for runs in before if _answers(runs, experiment, horizons)]
+        if not earlier:
+            return self._complete_prefix(experiment, horizons, 0)
+        first = _of_policies(max(earlier, key=attrgetter("replications")), experiment)
+        later = self._replace(numbers=self.numbers[first.replications :])
+        more = later._complete_prefix(experiment, horizons, first.replications)
+        return Runs.concat([first, more]) if more.replications else first
 
     def _columns(self, policies: Iterable[str]) -> list[int]:
         names = tuple(self.engine.experiment.policies)
@@ -173,3 +174,31 @@ def _asks(runs: Runs, experiment: Experiment, checkpoints: Ints) -> bool:
     in_order = list(runs.experiment.policies) == list(experiment.policies)
     same = in_order and runs.experiment == experiment
     return same and np.array_equal(runs.checkpoints, checkpoints)
+
+
+def _answers(runs: Runs, experiment: Experiment, checkpoints: Ints) -> bool:
+    """Return True if runs have these policies, and perhaps further ones that share their stacks."""
+    policies = runs.experiment.policies
+    if not all(policies.get(name) == policy for name, policy in experiment.policies.items()):
+        return False
+    same_policies = len(policies) == len(experiment.policies)
+    if not same_policies and not experiment.design.shares_rewards:
+        return False
+    same = runs.experiment.replace(policies=experiment.policies, control=experiment.control)
+    return same == experiment and np.array_equal(runs.checkpoints, checkpoints)
+
+
+def _of_policies(runs: Runs, experiment: Experiment) -> Runs:
+    """Return the runs of some of their policies."""
+    if list(runs.experiment.policies) == list(experiment.policies):
+        return replace(runs, experiment=experiment)
+    columns = [runs.policies.index(name) for name in experiment.policies]
+    # Contiguous, as if they had been derived alone: sums over arrays depend on their order in memory.
+    rewards = np.ascontiguousarray(runs.rewards[:, columns])
+    pulls = np.ascontiguousarray(runs.pulls[:, columns])
+    users = experiment.design.interactions(pulls)
+    fewer = Runs(experiment, runs.checkpoints, rewards, pulls, users, None, runs.first)
+    depths = runs.depths.ravel()
+    positions = np.arange(depths.sum()) - np.repeat(np.cumsum(depths) - depths, depths)
+    is_read = positions < np.repeat(fewer.depths.ravel(), depths)
+    return replace(fewer, observed=None if runs.observed is None else runs.observed[is_read])

@@ -38,6 +38,7 @@ from sameluck.live.databases.rows import (
     LockedAssignment,
     LockedReplication,
     NumberRow,
+    ReplicationMark,
     ReplicationRow,
     SettledRow,
     TextRow,
@@ -137,6 +138,8 @@ class OpenReplications:
         """Drop the states and locks of the parent process, which may be in use there."""
         self.definition.after_fork()
         self.states: dict[int, ReplicationState] = {}
+        # Complete replications whose ledger agreed with the policies, by number; see `verification.verify`
+        self.verified: dict[int, ReplicationMark] = {}
         self._locks: dict[int, Lock] = {}
         self._guard = threading.Lock()
 

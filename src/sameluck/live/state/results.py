@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from sameluck.experiment import Experiment
@@ -14,7 +14,7 @@ from sameluck.live.state.replications import OpenReplications
 from sameluck.runs import Runs
 from sameluck.wording import counted
 
-MAX_REMEMBERED = 8  # runs, each of other policies or checkpoints
+MAX_BYTES = 1 << 27  # of remembered runs, each of other policies or checkpoints
 
 
 class Results:
@@ -26,30 +26,51 @@ class Results:
 
     def __init__(self, replications: OpenReplications) -> None:
         self._replications = replications
-        self._runs: tuple[Runs, ...] = ()  # the last ones returned
-        # Taken-back defaults and changes of policies, and the ledger's digests, when they were returned
-        self._changes = (0, 0)
-        self._digests: Digests = NO_DIGESTS
+        # The last runs returned; taken-back defaults and changes of policies, and the ledger's digests, at that time
+        self._remembered: tuple[tuple[Runs, ...], tuple[int, int], Digests] = (
+            (),
+            (0, 0),
+            NO_DIGESTS,
+        )
 
     def runs(self, checkpoints: Sequence[int] | None, policies: Sequence[str] | None) -> Runs:
         now = self._replications.settings.now()
 
         def work(ledger: Ledger) -> Runs:
-            key = {"experiment": ledger.id}
-            taken_back = ledger.transaction.fetch_one(NumberRow, "count_taken_back", **key).number
-            changes = taken_back, self._replications.current(ledger.transaction).row.revision
-            digests = all_digests(ledger)
-            before = self._runs if changes == self._changes else ()
-            longest = max((runs.replications for runs in before), default=0)
-            if not has_grown(ledger, self._digests[:longest], digests):
-                before = ()
-            runs = ledger.runs(checkpoints, policies, before)
-            earlier = [remembered for remembered in before if not same_question(remembered, runs)]
-            self._runs = (runs, *earlier[: MAX_REMEMBERED - 1])
-            self._changes, self._digests = changes, digests
+            runs = self.runs_of(ledger, checkpoints, policies)
             return replace(runs, notes=notes(ledger, runs.replications, now))
 
         return self._replications.read(work, needs=policies)
+
+    def runs_of(
+        self, ledger: Ledger, checkpoints: Sequence[int] | None, policies: Sequence[str] | None
+    ) -> Runs:
+        """Return the runs on one state of the ledger, without notes."""
+        key = {"experiment": ledger.id}
+        taken_back = ledger.transaction.fetch_one(NumberRow, "count_taken_back", **key).number
+        changes = taken_back, self._replications.current(ledger.transaction).row.revision
+        digests = all_digests(ledger)
+        # Once: another thread may replace them.
+        remembered, changes_before, digests_before = self._remembered
+        before = remembered if changes == changes_before else ()
+        longest = max((runs.replications for runs in before), default=0)
+        if not has_grown(ledger, digests_before[:longest], digests):
+            before = ()
+        runs = ledger.runs(checkpoints, policies, before)
+        earlier = (other for other in before if not same_question(other, runs))
+        self._remembered = tuple(_newest(runs, earlier)), changes, digests
+        return runs
+
+
+def _newest(runs: Runs, earlier: Iterable[Runs]) -> Iterator[Runs]:
+    """Yield runs and earlier ones, as many as may be remembered."""
+    left = MAX_BYTES
+    for remembered in (runs, *earlier):
+        arrays = (remembered.pulls, remembered.rewards, remembered.observed)
+        left -= sum(array.nbytes for array in arrays if array is not None)
+        if left < 0 and remembered is not runs:
+            return
+        yield remembered
 
 
 def notes(ledger: Ledger, complete: int, now: int) -> tuple[str, ...]:

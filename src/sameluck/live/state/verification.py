@@ -6,18 +6,26 @@ from functools import partial
 
 from sameluck.errors import Diverged, OtherVersion, Unplayable
 from sameluck.live.databases.base import Transaction
-from sameluck.live.databases.rows import CurrentRow, DigestRow
-from sameluck.live.state.digests import check_digest, stored_digests
+from sameluck.live.databases.rows import CurrentRow, DigestRow, ReplicationMark
+from sameluck.live.state.digests import check_digest, marks_of
 from sameluck.live.state.ledger import Ledger
 from sameluck.live.state.replications import OpenReplications
 
 
-def verify(ledger: Ledger) -> int:
-    """Rebuild and check every replication, compare its rewards with their digest, and return their number."""
-    digests = stored_digests(ledger)
-    for number, settled, outstanding in ledger.entries():
-        check_digest(ledger, digests, number, settled)
+def verify(ledger: Ledger, verified: dict[int, ReplicationMark] | None = None) -> int:
+    """Rebuild and check every replication, compare its rewards with their digest, and return their number.
+
+    `verified` are the marks of complete replications that agreed before. They are left out while their marks are the
+    same; the other complete replications are added.
+    """
+    marks = {mark.number: mark for mark in marks_of(ledger)}
+    verified = {} if verified is None else verified
+    numbers = [number for number in ledger.numbers if verified.get(number) != marks[number]]
+    for number, settled, outstanding in ledger._replace(numbers=numbers).entries():
+        check_digest(ledger, marks[number].known_digest, number, settled)
         ledger.check(ledger.engine.rebuild(number, settled, outstanding))
+        if marks[number].state == "complete" and not outstanding and not ledger.partial:
+            verified[number] = marks[number]
     return len(ledger.numbers)
 
 
@@ -34,7 +42,7 @@ def verify_or_fail(replications: OpenReplications) -> None:
     if definition.refusal is not None and not (all_added and definition.other_version is None):
         raise type(definition.refusal)(str(definition.refusal))
     try:
-        replications.read(verify, needs=())
+        replications.read(partial(verify, verified=replications.verified), needs=())
     except (Diverged, Unplayable) as error:
         if not database.read_only:
             replications.fail(str(error))

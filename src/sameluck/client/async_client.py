@@ -209,10 +209,12 @@ class AsyncRemoteExperiment:
         self, units: Sequence[Unit], error: BaseException, *, strict: bool
     ) -> Assignment:
         """Return the fallback answer for units, or raise the error; remember to void what the service assigned."""
+        is_unavailable = isinstance(error, Unavailable)
+        if is_unavailable and (strict or self._fallback is None):
+            raise error  # the unit got no arm, and its caller may repeat the call
         if _may_be_lost(error) and not isinstance(error, NotReceived):
             self._connection.add_undelivered(self.name, units)
-        is_unavailable = isinstance(error, Unavailable) and not isinstance(error, Closed)
-        if strict or not is_unavailable or self._fallback is None:
+        if not is_unavailable or isinstance(error, Closed) or self._fallback is None:
             raise error
         return Assignment(None, self._fallback, enrolled=False, reason=UNAVAILABLE)
 

@@ -14,6 +14,7 @@ import numpy as np
 
 import sameluck as sl
 from sameluck.arrays import Floats
+from sameluck.paper import examples
 from sameluck.paper.chapters import (
     Chapter,
     Estimate,
@@ -29,19 +30,11 @@ from sameluck.paper.chapters import (
     mean,
     variance,
 )
-from sameluck.paper.examples import (
-    EXAMPLE_1,
-    EXAMPLE_3,
-    EXAMPLES,
-    Example,
-    simulation,
-    simulation_pairs,
-)
 from sameluck.paper.theorem_tests import PendingTest, PendingTests, at_most, check, equal, sections
 from sameluck.reporting import plots
 
 HORIZONS = (100, 1_000, 10_000, 100_000)
-ENVIRONMENT = EXAMPLE_1.environment
+ENVIRONMENT = examples.EXAMPLE_1.environment
 MAX_DISTANCE = 0.1  # from the limit at the last horizon, in units of sigma^2
 
 
@@ -51,11 +44,11 @@ def records(rates: Sequence[Estimate]) -> list[Record]:
 
 
 def _simulations_ucb(settings: Settings) -> Simulations:
-    ucb1 = EXAMPLE_1._replace(policies={"ucb1": sl.UCB1(2.0)})
-    delta = EXAMPLE_1._replace(policies={"ucb_delta": sl.UCBDelta(d=2.0)})
-    simulations = {"ucb1": simulation(ucb1, settings, HORIZONS)}
+    ucb1 = examples.EXAMPLE_1._replace(policies={"ucb1": sl.UCB1(2.0)})
+    delta = examples.EXAMPLE_1._replace(policies={"ucb_delta": sl.UCBDelta(d=2.0)})
+    simulations = {"ucb1": examples.simulation(ucb1, settings, HORIZONS)}
     for horizon in HORIZONS:  # the confidence of ucb_delta depends on the horizon
-        simulations[f"ucb_delta {horizon}"] = simulation(delta, settings, (horizon,))
+        simulations[f"ucb_delta {horizon}"] = examples.simulation(delta, settings, (horizon,))
     return simulations
 
 
@@ -134,7 +127,7 @@ _UCB_TITLE = "Proposition: pull counts of UCB1 and UCB-delta"
 UCB = Chapter("ucb", _UCB_TITLE, _simulations_ucb, _analyse_ucb, _sections_ucb)
 
 
-def limits(example: Example) -> dict[str, float]:
+def limits(example: examples.Example) -> dict[str, float]:
     """Return the limit of each quantity over T; under the theorem's assumption sigma^2 for C, 0 for Var(replay).
 
     If policy i plays arm a in a share p_ia of all periods, by random choices independent of the rewards, then C_ii/T
@@ -150,7 +143,7 @@ def limits(example: Example) -> dict[str, float]:
     return covariances | {"Var(replay)": c00 + c11 - 2 * c01, "Var(naive)": c00 + c11}
 
 
-def _long_run_shares(policy: sl.Policy, example: Example) -> Floats:
+def _long_run_shares(policy: sl.Policy, example: examples.Example) -> Floats:
     exploring = policy.epsilon if isinstance(policy, sl.EpsilonGreedy) else 0.0
     shares = np.full(example.means.size, exploring / example.means.size)
     shares[example.environment.best_arm] += 1 - exploring
@@ -159,9 +152,9 @@ def _long_run_shares(policy: sl.Policy, example: Example) -> Floats:
 
 def _simulations_variance(settings: Settings) -> Simulations:
     """Return replay to the last horizon, and naive, which must agree with C00 and C11, to the last but one."""
-    simulations = simulation_pairs(EXAMPLES, HORIZONS[:-1], settings)
-    for example in EXAMPLES:
-        simulations[f"{example.name} replay"] = simulation(example, settings, HORIZONS)
+    simulations = examples.simulation_pairs(examples.EXAMPLES, HORIZONS[:-1], settings)
+    for example in examples.EXAMPLES:
+        simulations[f"{example.name} replay"] = examples.simulation(example, settings, HORIZONS)
     return simulations
 
 
@@ -184,7 +177,7 @@ def estimates(naive: sl.Runs, replay: sl.Runs) -> dict[str, list[Estimate]]:
 def _analyse_variance(settings: Settings, runs: Mapping[str, sl.Runs]) -> Record:
     curves, ends = {}, {}
     pending: list[PendingTest] = []
-    for example in EXAMPLES:
+    for example in examples.EXAMPLES:
         rates = estimates(*(runs[f"{example.name} {label}"] for label in ("naive", "replay")))
         curves[example.name] = {name: records(points) for name, points in rates.items()}
         ends[example.name] = limits(example)
@@ -204,9 +197,9 @@ def _analyse_variance(settings: Settings, runs: Mapping[str, sl.Runs]) -> Record
     )
 
 
-def limit_tests(example: Example, rates: Mapping[str, list[Estimate]]) -> PendingTests:
+def limit_tests(example: examples.Example, rates: Mapping[str, list[Estimate]]) -> PendingTests:
     """Test that every quantity over T approaches its limit, and the relations that hold at every horizon."""
-    ends, assumed = limits(example), example != EXAMPLE_3
+    ends, assumed = limits(example), example != examples.EXAMPLE_3
     for name, points in rates.items():
         distances = [Estimate(abs(rate.value - ends[name]), rate.error) for rate in points]
         for index in range(1 if assumed else 2, len(points)):
@@ -243,7 +236,7 @@ def _sections_variance(chapter: Chapter, result: Record) -> list[Section]:
     return [
         *sections(chapter, result),
         Section(f"{chapter.title}: the covariances of its proof", text, table, brief=False),
-        *(_figure(chapter, example, result) for example in EXAMPLES),
+        *(_figure(chapter, example, result) for example in examples.EXAMPLES),
     ]
 
 
@@ -252,7 +245,7 @@ def _cells(points: Sequence[Record]) -> list[str]:
     return cells + [""] * (len(HORIZONS) - len(cells))
 
 
-def _figure(chapter: Chapter, example: Example, result: Record) -> Section:
+def _figure(chapter: Chapter, example: examples.Example, result: Record) -> Section:
     curves = {k: v for k, v in result["curves"][example.name].items() if k != "Var(naive)"}
     ends = {k: result["limits"][example.name][k] for k in curves}
     name, title = f"theorem-{chapter.name}-{example.name}", f"Covariances over T, {example.name}"

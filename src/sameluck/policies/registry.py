@@ -7,43 +7,35 @@ from importlib import import_module
 
 from sameluck import policies, text_forms
 from sameluck.errors import Invalid, did_you_mean, shown
-from sameluck.policies import fast
-from sameluck.policies.base import (
-    POLICIES,
-    Policy,
-    check_complete,
-    check_parameters,
-    check_when_made,
-    has_select_function,
-)
+from sameluck.policies import base, fast
 from sameluck.policies.external import External
 
 for _name, _class in text_forms.discover(policies).items():
     if _class is not External:  # the application makes its object
-        check_complete(_class)
-    check_when_made(_class)
-    POLICIES[_name] = _class
+        base.check_complete(_class)
+    base.check_when_made(_class)
+    base.POLICIES[_name] = _class
 for _module in pkgutil.iter_modules(fast.__path__, f"{fast.__name__}."):
     import_module(_module.name)  # it registers fast forms
 
 _MIN_ARMS = 2
 
 
-def as_policy(value: object, arms: int | None) -> Policy:
+def as_policy(value: object, arms: int | None) -> base.Policy:
     """Return a policy from itself or from its text form, checked for a number of arms unless that is None."""
-    policy = text_forms.parse(value, POLICIES, "policy") if isinstance(value, str) else value
-    if not has_select_function(policy, arms or _MIN_ARMS):
+    policy = text_forms.parse(value, base.POLICIES, "policy") if isinstance(value, str) else value
+    if not base.has_select_function(policy, arms or _MIN_ARMS):
         raise Invalid(f"{shown(value)} is not a policy; {_remedy(value)}")
-    policy = text_forms.normal_form(policy, POLICIES)
+    policy = text_forms.normal_form(policy, base.POLICIES)
     if arms is not None:
-        check_parameters(policy, arms)
+        base.check_parameters(policy, arms)
     return policy
 
 
 def _remedy(value: object) -> str:
-    if isinstance(value, type) and value in POLICIES.values():
+    if isinstance(value, type) and value in base.POLICIES.values():
         return f"it is a policy class: write {value.__name__}()"
-    hint = did_you_mean(type(value).__name__.lower(), POLICIES)
+    hint = did_you_mean(type(value).__name__.lower(), base.POLICIES)
     return (
         f"{hint}; or register your own with sameluck.selects, or name a Python object: External('mine'), and "
         "makers={'mine': make} for simulate"

@@ -18,15 +18,9 @@ from sameluck.cli.experiment_options import (
     read_experiment,
     toml_file,
 )
+from sameluck.cli.live import store_options
 from sameluck.cli.live.monitoring import format_checks
 from sameluck.cli.live.results_command import common_horizon
-from sameluck.cli.live.store_options import (
-    URL_VARIABLE,
-    DatabaseOptions,
-    caution_notes,
-    collect_cautions,
-    name_option,
-)
 from sameluck.cli.output import Output, json_option, progress_bar
 from sameluck.live.rehearsal.rehearsal import days_text
 from sameluck.reporting.tables import wrapped
@@ -71,9 +65,9 @@ LIVE_OPTIONS = ("order", "open_replications", "batch")
     "--db",
     "url",
     metavar="URL",
-    help=f"Keep the experiment in this database instead of in memory; {URL_VARIABLE} is not used.",
+    help=f"Keep the experiment in this database instead of in memory; {store_options.URL_VARIABLE} is not used.",
 )
-@name_option(default="rehearsal", show_default=True, help="Name of the experiment.")
+@store_options.name_option(default="rehearsal", show_default=True, help="Name of the experiment.")
 @json_option
 def simulate_command(
     policies: tuple[str, ...],
@@ -101,11 +95,11 @@ def simulate_command(
         traffic = sl.Traffic.from_dict(values)
         request = read_request({**settings, "adjust": None}, experiment, experiment.replications)
         live_options = _live_options(settings, typed, traffic)
-    database = DatabaseOptions(url or "")
+    database = store_options.DatabaseOptions(url or "")
     show = f"show it with: {database.next_command('status', name)}"
     with _store(url) as store:
         with (
-            collect_cautions() as cautions,
+            store_options.collect_cautions() as cautions,
             prefix_errors(toml_file(policies), {**options, **typed}),
             database.explain_name_conflict(name, "give this one another name: --name NAME"),
         ):
@@ -130,7 +124,7 @@ def simulate_command(
         "diagnostics": [check._asdict() for check in checks],
         "cautions": cautions,
     }
-    notes = caution_notes(cautions) + ([] if url is None else [f"kept; {show}"])
+    notes = store_options.caution_notes(cautions) + ([] if url is None else [f"kept; {show}"])
     return Output("\n\n".join(sections), record, notes)
 
 
@@ -158,7 +152,7 @@ def _store(url: str | None) -> AbstractContextManager[sl.Store]:
     # Synthetic users may be lost in a crash, so there is no need to wait for the disk.
     plain_file = url.startswith("sqlite:///") and "?" not in url
     address = f"{url}?synchronous=normal" if plain_file else url
-    return DatabaseOptions(address).open(new=True, clock=sl.VirtualClock(time.time()))
+    return store_options.DatabaseOptions(address).open(new=True, clock=sl.VirtualClock(time.time()))
 
 
 def _rehearse(

@@ -5,36 +5,27 @@ from __future__ import annotations
 from fastapi import APIRouter, Response
 from pydantic import BaseModel, StrictBool
 
+from sameluck.service import documents
 from sameluck.service.access import RewardCaller
 from sameluck.service.direct_route import DirectRoute
-from sameluck.service.documents import (
-    Body,
-    Id,
-    Number,
-    ReceiptModel,
-    Text,
-    item_of,
-    respond,
-    respond_record,
-)
 from sameluck.service.problems import ItemError
 
 router = APIRouter(tags=["rewards"], route_class=DirectRoute)
 
 
-class RewardBody(Body):
+class RewardBody(documents.Body):
     """A reward; true and false are 1 and 0."""
 
-    value: Number | StrictBool
+    value: documents.Number | StrictBool
 
 
 class AssignmentReward(RewardBody):
     """Reward of an assignment."""
 
-    id: Text
+    id: documents.Text
 
 
-class Rewards(Body):
+class Rewards(documents.Body):
     """Rewards of several assignments."""
 
     rewards: list[AssignmentReward]
@@ -43,17 +34,17 @@ class Rewards(Body):
 class ReceiptList(BaseModel):
     """A receipt for each reward, in the same order."""
 
-    answers: list[ReceiptModel | ItemError]  # type: ignore[valid-type]
+    answers: list[documents.ReceiptModel | ItemError]  # type: ignore[valid-type]
 
 
-@router.post("/v1/assignments/{id}/reward", response_model=ReceiptModel)
-async def reward(id: Id, body: RewardBody, caller: RewardCaller) -> Response:
+@router.post("/v1/assignments/{id}/reward", response_model=documents.ReceiptModel)
+async def reward(id: documents.Id, body: RewardBody, caller: RewardCaller) -> Response:
     """Report the reward of a unit; it is durable once this is answered.
 
     The first value counts. The same value again is a duplicate, so that the call is safe to repeat. Another value, or
     a value after the window, is a conflict (409).
     """
-    return respond_record(await caller.experiments.reward(id, body.value))
+    return documents.respond_record(await caller.experiments.reward(id, body.value))
 
 
 @router.post("/v1/rewards/batch", response_model=ReceiptList)
@@ -62,4 +53,4 @@ async def reward_batch(body: Rewards, caller: RewardCaller) -> Response:
     caller.service.limits.check_items("rewards", len(body.rewards))
     pairs = [(reward.id, reward.value) for reward in body.rewards]
     answers = await caller.experiments.reward_many(pairs)
-    return respond({"answers": [item_of(answer) for answer in answers]})
+    return documents.respond({"answers": [documents.item_of(answer) for answer in answers]})

@@ -221,6 +221,23 @@ def test_a_unit_whose_answer_was_lost_does_not_count(server):
         assert live.assign("u").reason == "ASSIGNED"
 
 
+def test_a_returning_unit_whose_answer_was_lost_still_counts(server):
+    with server.client() as client:
+        client.start("returning", EXPERIMENT, options=LIVE)
+    faults = Flaky([])
+    with server.client(transport=faults, timeout=0.2) as client:
+        live = client.load("returning", fallback="red")
+        first = live.assign("u")
+        many = live.assign_many(["v"])[0]
+        faults.faults = ["lost"] * 9
+        assert live.assign("u").reason == live.assign("v").reason == "UNAVAILABLE"
+        faults.faults.clear()
+        live.assign("w")
+        assert live.reward(first.id, 1.0).applied
+        assert live.reward(many.id, 1.0).applied
+        assert live.status().voided == 0
+
+
 @pytest.mark.slow
 def test_without_a_service_the_unit_gets_the_fallback_arm_in_time():
     with sl.Client("http://127.0.0.1:9", token="sl_x", timeout=0.2) as client:

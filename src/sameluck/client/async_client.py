@@ -179,7 +179,7 @@ class AsyncRemoteExperiment:
             answer = await self._connection.send(self._calls.assign(unit), is_assign=True)
         except BaseException as error:
             return self._undelivered([unit], error, strict=strict)
-        self._note_fallback([answer])
+        self._note([unit], [answer])
         return answer
 
     async def assign_many(
@@ -191,19 +191,23 @@ class AsyncRemoteExperiment:
         for batch in _batches("assign_many: units", units):
             try:
                 await self._void_undelivered()
-                answers += await self._connection.send(
-                    self._calls.assign_many(batch), is_assign=True
-                )
+                call = self._calls.assign_many(batch)
+                received = await self._connection.send(call, is_assign=True)
             except BaseException as error:
                 answers += [self._undelivered(batch, error, strict=strict)] * len(batch)
-        self._note_fallback(answers)
+            else:
+                self._note(batch, received)
+                answers += received
         return answers
 
-    def _note_fallback(self, answers: Iterable[Assignment | SameluckError]) -> None:
-        """Remember the fallback arm of answers: an operator may have changed it since the start."""
-        for answer in answers:
-            if isinstance(answer, Assignment) and not answer.enrolled:
-                self._fallback = answer.arm
+    def _note(self, units: Sequence[Unit], answers: Sequence[Assignment | SameluckError]) -> None:
+        """Remember the units that got their arm, and the fallback arm, which an operator may have changed."""
+        for unit, answer in zip(units, answers, strict=True):
+            if isinstance(answer, Assignment):
+                if answer.enrolled:
+                    self._connection.add_delivered(self.name, unit)
+                else:
+                    self._fallback = answer.arm
 
     def _undelivered(
         self, units: Sequence[Unit], error: BaseException, *, strict: bool

@@ -28,7 +28,7 @@ ASSIGN_SECONDS, USER_SECONDS, MAX_SECONDS = 1.0, 5.0, 35.0
 NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 MIN_PAUSE, MAX_PAUSE = 0.05, 1.0
 MAX_ITEMS = 1_000  # in one request
-MAX_UNDELIVERED = 10_000  # units of an experiment that are remembered
+MAX_REMEMBERED = 10_000  # units of an experiment
 
 T = TypeVar("T")
 
@@ -88,18 +88,29 @@ class Connection:
         # Units by experiment that may be enrolled although their answer was lost. They did not see the enrolled arm,
         # so their assignments are voided before the next call. Threads share the blocking client, hence the lock.
         self._undelivered: dict[str, dict[Unit, None]] = {}
+        # Units by experiment that saw their arm at an earlier call: if a later answer is lost, they still count.
+        self._delivered: dict[str, dict[Unit, None]] = {}
         self._lock = threading.Lock()
 
     async def close(self) -> None:
         await self._sender.close()
 
+    def add_delivered(self, name: str, unit: Unit) -> None:
+        """Remember a unit of an experiment that got its arm; the oldest of too many is forgotten."""
+        with self._lock:
+            remembered = self._delivered.setdefault(name, {})
+            remembered[unit] = None
+            if len(remembered) > MAX_REMEMBERED:
+                del remembered[next(iter(remembered))]
+
     def add_undelivered(self, name: str, units: Iterable[Unit]) -> None:
         """Remember units of an experiment whose assignments are to be voided, unless too many are remembered."""
         with self._lock:
             remembered = self._undelivered.setdefault(name, {})
-            if len(remembered) < MAX_UNDELIVERED:
+            if len(remembered) < MAX_REMEMBERED:
                 # An invalid unit was not assigned an arm, and the service would refuse the whole list.
-                remembered.update(dict.fromkeys(filter(is_unit, units)))
+                valid, delivered = filter(is_unit, units), self._delivered.get(name, {})
+                remembered.update(dict.fromkeys(unit for unit in valid if unit not in delivered))
 
     def take_undelivered(self, name: str) -> list[Unit]:
         """Return remembered units, at most as many as a request takes; no other call will return them."""

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from sameluck.live.engine.protocol import SHARED, Entry, SettledEntries
-from sameluck.live.engine.scheduler import Scheduler
+from sameluck.live.engine.replication import Scheduler
 
 STARTED = 1_700_000_000_000_000  # microseconds
 SPACING = 1_000_000  # microseconds from one replication to the next

@@ -17,7 +17,7 @@ class Careless(Sqlite):
     def __init__(self):
         super().__init__(None)
         for index in ("one_live_assignment_an_entry", "one_enrolment_a_unit", "one_applied_reward"):
-            self._writer.execute(f"DROP INDEX {index}")
+            self.write(lambda t, index=index: t.connection.execute(f"DROP INDEX {index}"))
 
 
 class Forgetful(Sqlite):
@@ -25,9 +25,10 @@ class Forgetful(Sqlite):
 
     def __init__(self):
         super().__init__(None)
-        self._writer.execute(
+        lost = (
             "CREATE TRIGGER lost AFTER INSERT ON reward_event BEGIN DELETE FROM reward_event; END"
         )
+        self.write(lambda t: t.connection.execute(lost))
 
 
 @pytest.mark.parametrize(

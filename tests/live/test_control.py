@@ -6,7 +6,7 @@ import pytest
 
 import sameluck as sl
 from sameluck.live.control.challengers import Challenger
-from sameluck.live.databases.sqlite_transaction import SqliteTransaction
+from sameluck.live.databases.sqlite import SqliteTransaction
 
 EXPERIMENT = sl.Experiment(
     policies={"a": sl.UCB1(), "b": sl.Uniform()}, arms=2, horizon=6, replications=4, seed=2
@@ -62,10 +62,11 @@ def test_while_a_challenger_joins_only_replications_with_new_rewards_are_read(
     with sl.open(f"sqlite:///{tmp_path / 'x.db'}?synchronous=normal") as store:
         live = store.start("x", EXPERIMENT, options=sl.LiveOptions(open_replications=4))
         serve(live, 9)
+        writer = store.database.write(lambda t: t.connection)
         executed, execute, catch_up = [], SqliteTransaction._execute, Challenger.catch_up
 
         def note(transaction, name, values):
-            if transaction.connection is store.database._writer:
+            if transaction.connection is writer:
                 executed.append((name, values.get("replication")))
             return execute(transaction, name, values)
 

@@ -15,8 +15,7 @@ import pytest
 
 import budget
 import sameluck as sl
-from sameluck.live.engine.replication import Replication
-from sameluck.live.engine.scheduler import Scheduler
+from sameluck.live.engine.replication import Scheduler
 from sameluck.live.engine.walker import TOTAL_REWARD
 
 pytestmark = pytest.mark.slow
@@ -46,7 +45,7 @@ def play(scheduler, number, user, *, by_arrival=False):
     `user(arm, users so far)` gives an outcome and its delay. `by_arrival` puts rewards into the stack in the order in
     which they come.
     """
-    replication, values = Replication(scheduler, number), {}
+    (replication, wanted), values = scheduler.start(number), {}
     coming, users, ties, waiting = [], itertools.count(), itertools.count(), set()
     now = 0.0
 
@@ -59,7 +58,7 @@ def play(scheduler, number, user, *, by_arrival=False):
     def fetch(stack_owner, arm, first, stop):
         return [values[stack_owner, arm, position] for position in range(first, stop)]
 
-    welcome(replication.start())
+    welcome(wanted)
     while coming:
         now, _, entry, value = heapq.heappop(coming)
         if by_arrival:

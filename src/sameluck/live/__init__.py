@@ -2,11 +2,11 @@
 
 from sameluck.live.async_store import AsyncLiveExperiment, AsyncStore, open_async
 from sameluck.live.control.history import Change
-from sameluck.live.control.policy_migration import LedgerChanges, LedgerDifference
-from sameluck.live.databases import restore
+from sameluck.live.control.policy_changes import LedgerChanges, LedgerDifference
+from sameluck.live.databases.backups import restore
 from sameluck.live.diagnostics.check import Check
 from sameluck.live.experiment import LiveExperiment
-from sameluck.live.logs.imported import Imported
+from sameluck.live.logs.importing import Imported
 from sameluck.live.options import LiveOptions, Reward
 from sameluck.live.records import (
     AddedPolicy,
@@ -17,8 +17,7 @@ from sameluck.live.records import (
     Status,
     WindowExtension,
 )
-from sameluck.live.rehearsal.rehearsal import Rehearsal, VirtualClock, rehearse
-from sameluck.live.rehearsal.traffic import Traffic
+from sameluck.live.rehearsal import Rehearsal, Traffic, VirtualClock, rehearse
 from sameluck.live.store import Store
 from sameluck.live.store import open as open
 

@@ -14,13 +14,13 @@ from sameluck.experiment import Experiment
 from sameluck.live import records
 from sameluck.live.calls.call_queue import BatchedCall, CallQueue
 from sameluck.live.experiment import LiveExperiment
-from sameluck.live.options import MAX_SECONDS, Clock, check_flags
+from sameluck.live.options import MAX_SECONDS, Clock
 from sameluck.live.records import Assignment, Receipt
 from sameluck.live.store import Store
 from sameluck.live.store import open as open_store
 from sameluck.live.users.enrolment import NewAssignment
 from sameluck.live.users.units import Unit
-from sameluck.validation import require_number
+from sameluck.validation import require_flag, require_number
 
 P = ParamSpec("P")
 S_co = TypeVar("S_co", bound="Store | LiveExperiment", covariant=True)
@@ -119,7 +119,6 @@ def _awaited(
 def _loaded(
     method: Callable[Concatenate[Store, P], LiveExperiment],
 ) -> Callable[Concatenate[AsyncStore, P], Coroutine[object, None, AsyncLiveExperiment]]:
-    """Return a coroutine that loads an experiment in a thread."""
 
     @wraps(method)
     async def call(
@@ -168,7 +167,7 @@ class AsyncLiveExperiment(_Awaited[LiveExperiment]):
 
         If the awaiting task is cancelled, the unit is not enrolled, or its assignment is voided.
         """
-        check_flags(strict=strict)
+        require_flag("strict", strict)
         live = self.synchronous
         try:
             batched = self._assigning[bool(strict)]

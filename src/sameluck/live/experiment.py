@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from sameluck.errors import SameluckError, renamed_attributes
 from sameluck.experiment import Experiment
-from sameluck.live.control.history import Change
-from sameluck.live.control.policy_changes import PolicyChanges
-from sameluck.live.control.policy_migration import LedgerChanges
+from sameluck.live.calls.call_queue import batches_of
+from sameluck.live.control.history import Change, read_changes
+from sameluck.live.control.policy_changes import LedgerChanges, PolicyChanges
 from sameluck.live.control.removal import erase_unit, forget_units
 from sameluck.live.control.switches import Control
 from sameluck.live.control.windows import extend_windows
@@ -41,10 +41,8 @@ from sameluck.live.records import (
 from sameluck.live.state.replications import OpenReplications
 from sameluck.live.state.results import Results
 from sameluck.live.state.verification import verify
-from sameluck.live.users.batches import batches_of
 from sameluck.live.users.enrolment import Enrolment
-from sameluck.live.users.expiry import Expiry
-from sameluck.live.users.rewards import Rewards
+from sameluck.live.users.rewards import Expiry, Rewards
 from sameluck.live.users.units import Unit, is_id
 from sameluck.policies.base import Policy
 from sameluck.policies.external import makers_for
@@ -282,7 +280,8 @@ class LiveExperiment:
         counts, or another unit is assigned the entry if this unit was not exposed. If the unit returns, it is a new
         unit. Erasing it again changes nothing.
         """
-        return erase_unit(self.open_replications, self.enrolment.unit_hash(unit), reason)
+        unit_hash = self.enrolment.unit_hash(unit)
+        return erase_unit(self.open_replications, self._expiry, unit_hash, reason)
 
     def forget_units(self, *, reason: str = "") -> None:
         """Destroy the key of the unit hashes of an experiment that has ended, so that no unit can be found in it.
@@ -296,7 +295,7 @@ class LiveExperiment:
 
     def history(self) -> list[Change]:
         """Return every change of status, policies and arms, with time, actor and reason, the oldest first."""
-        return self.open_replications.database.read(self.open_replications.history.changes)
+        return self.open_replications.database.read(partial(read_changes, experiment=self.id))
 
     # Policies
 

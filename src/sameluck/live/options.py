@@ -21,7 +21,6 @@ from sameluck.simulation.function_checks import probe_functions
 from sameluck.validation import (
     is_whole,
     require_fields,
-    require_flag,
     require_number,
     require_one_of,
     require_whole,
@@ -219,12 +218,6 @@ def stop_after_of(text: str) -> int | None:
     return number
 
 
-def check_flags(**flags: bool) -> None:
-    """Raise `Invalid` unless every flag is True or False."""
-    for name, value in flags.items():
-        require_flag(name, value)
-
-
 def fallback_arm(experiment: Experiment, options: LiveOptions, changed: int | None = None) -> int:
     """Return the index of the arm for units that are not enrolled: the declared arm, unless it was `changed`."""
     if changed is not None:
@@ -317,11 +310,6 @@ def _check_binary(experiment: Experiment, reward: Reward) -> None:
                 f"policy {name!r} ({text_forms.write(policy)}) needs rewards 0 and 1; "
                 "set Reward(min=0, max=1, default=0)"
             )
-
-
-def needs_binary_rewards(experiment: Experiment) -> bool:
-    """Return True if a policy takes only rewards 0 and 1."""
-    return any(map(needs_binary, experiment.policies.values()))
 
 
 def feasibility(experiment: Experiment, options: LiveOptions) -> list[str]:

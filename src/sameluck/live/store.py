@@ -4,23 +4,34 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import time
 import warnings
 import weakref
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from functools import partial
 from typing import Any
 
-from sameluck.errors import Conflict, Invalid, SameluckError, renamed_arguments, shown
+from sameluck.errors import (
+    Conflict,
+    Invalid,
+    SameluckError,
+    Unknown,
+    did_you_mean,
+    renamed_arguments,
+    shown,
+)
 from sameluck.experiment import Experiment
-from sameluck.live.calls.settings import check_settings, store_settings, timeout_of
+from sameluck.live.calls.settings import ASSIGN_SECONDS, check_settings, store_settings
 from sameluck.live.calls.timing import time_limit
-from sameluck.live.control.history import Change, all_changes
+from sameluck.live.control.history import Change, read_changes
 from sameluck.live.control.removal import delete_experiment, prune
-from sameluck.live.databases import Database, open_database, write_backup
+from sameluck.live.databases import open_database
+from sameluck.live.databases.backups import write_backup
+from sameluck.live.databases.base import Database, Transaction
+from sameluck.live.databases.rows import ExperimentRow, NumberRow, TextRow
 from sameluck.live.experiment import LiveExperiment
-from sameluck.live.logs.importing import Imported, ImportRequest, import_log
+from sameluck.live.logs.importing import Fill, Imported, ImportRequest, import_log
 from sameluck.live.options import (
     MAX_SECONDS,
     Clock,
@@ -28,25 +39,22 @@ from sameluck.live.options import (
     Makers,
     as_options,
     check_fit,
-    check_flags,
+    checked_makers,
+    experiment_as_run,
     feasibility,
+    options_text,
 )
 from sameluck.live.records import Status, read_experiments_of, read_statuses
-from sameluck.live.start import (
-    StartRequest,
-    checked_request,
-    find_row,
-    first_difference,
-    names_in,
-    start,
-)
+from sameluck.live.state.definition import first_definition
 from sameluck.live.state.replications import OpenReplications
 from sameluck.live.state.verification import verify_or_fail
 from sameluck.live.users.units import Unit
-from sameluck.validation import require_list, require_name, require_number
+from sameluck.randomness import streams
+from sameluck.validation import require_flag, require_list, require_name, require_number
 
 # To write the last counts: a process that ends does not wait for an unavailable database.
 CLOSE_SECONDS = 1.0
+NOT_STARTED = "it waits to be resumed for the first time"
 
 
 def open(
@@ -75,7 +83,9 @@ def open(
     """
     check_settings(clock, actor, timeout)  # before there is a database to close
     database = open_database(url, read_only=read_only, connections=connections)
-    return Store(database, clock=clock, actor=actor, timeout=timeout_of(clock, timeout))
+    if timeout is None and clock is time.time:
+        timeout = ASSIGN_SECONDS
+    return Store(database, clock=clock, actor=actor, timeout=timeout)
 
 
 class Store:
@@ -94,14 +104,9 @@ class Store:
             raise Invalid(
                 f"Store needs a database, got {shown(database)}; sl.open(url) opens one by its address"
             )
-        self._database = database
+        self.database = database
         self.settings = store_settings(database, clock, actor, timeout)
         self._loaded: weakref.WeakSet[LiveExperiment] = weakref.WeakSet()
-
-    @property
-    def database(self) -> Database:
-        """Database that holds the experiments."""
-        return self._database
 
     def __enter__(self) -> Store:
         return self
@@ -115,7 +120,7 @@ class Store:
             for live in list(self._loaded):
                 with contextlib.suppress(SameluckError):
                     live.enrolment.flush()
-        self._database.close()
+        self.database.close()
 
     @property
     def timeout(self) -> float | None:
@@ -126,7 +131,7 @@ class Store:
         """Raise `Unavailable` unless the database accepts a write within some seconds."""
         require_number("seconds", seconds, above=0, at_most=MAX_SECONDS)
         with time_limit(seconds):
-            self._database.write(lambda _: None)
+            self.database.write(lambda _: None)
 
     @renamed_arguments(live="options")
     def start(
@@ -152,32 +157,82 @@ class Store:
             paused: Enrol no unit until `resume` is called.
         """
         options = as_options(options)
-        check_flags(exist_ok=exist_ok, paused=paused)
-        request = checked_request(name, experiment, options, makers)._replace(paused=paused)
+        exist_ok, paused = require_flag("exist_ok", exist_ok), require_flag("paused", paused)
+        require_name("an experiment's name", name)
+        if not isinstance(experiment, Experiment):
+            raise Invalid(f"start needs an Experiment, got {shown(experiment)}")
+        experiment.require_replications("start")
+        _ = experiment.n_arms  # raises if it is unknown
+        experiment = experiment_as_run(experiment, options)
         if exist_ok and name in self.names():
-            return self._load_same(request)
-        check_fit(request.experiment, options)
-        for caution in feasibility(request.experiment, options):
+            return self._load_same(name, experiment, options, makers)
+        check_fit(experiment, options)
+        for caution in feasibility(experiment, options):
             warnings.warn(f"experiment {name!r}: {caution}", stacklevel=3)
         try:
-            live = start(self._database, self.settings, request)
+            return self._start(name, experiment, options, makers, paused=paused)
         except Conflict:
             if not exist_ok:
                 raise
-            return self._load_same(request)  # another process was a moment earlier
+            # Another process was a moment earlier.
+            return self._load_same(name, experiment, options, makers)
+
+    def _start(
+        self,
+        name: str,
+        experiment: Experiment,
+        options: LiveOptions,
+        makers: Makers | None,
+        fill: Fill | None = None,
+        *,
+        paused: bool = False,
+    ) -> LiveExperiment:
+        """Start an experiment in one transaction; `fill` writes entries that are known already."""
+        salt = secrets.token_hex(16)
+        first = first_definition(experiment, options, checked_makers(makers))
+
+        def work(transaction: Transaction) -> LiveExperiment:
+            row = transaction.find(ExperimentRow, "experiment", name=name)
+            if row is not None:
+                if (
+                    row.salt != salt
+                ):  # equal if the connection was lost after this call's own commit
+                    taken = (
+                        f"there is an experiment {name!r} already; load it, or choose another name"
+                    )
+                    raise Conflict(taken, "name_taken")
+                replications = OpenReplications(self.database, row, self.settings, makers)
+                return LiveExperiment(replications, row)
+            now = self.settings.now()
+            values = {"name": name, "salt": salt, "options": options_text(options)}
+            moment = {"now": now, "streams": streams.VERSION}
+            transaction.fetch_one(NumberRow, "start", **first.row._asdict(), **values, **moment)
+            row = transaction.fetch_one(ExperimentRow, "experiment", name=name)
+            if fill is not None:
+                fill(transaction, row.id, now)
+            replications = OpenReplications(self.database, row, self.settings, makers, first)
+            replications.history.record(transaction, "started")
+            replications.open_next(transaction, now)
+            if paused:
+                replications.set_status(transaction, "paused", NOT_STARTED)
+            return LiveExperiment(replications, row)
+
+        live = self.database.write(work)
         self._loaded.add(live)
         return live
 
-    def _load_same(self, request: StartRequest) -> LiveExperiment:
-        """Load the experiment of a request, or raise `Conflict` if it was started with other settings."""
-        replications, live = self._open(request.name, request.makers)
-        if difference := first_difference(replications, request):
+    def _load_same(
+        self, name: str, experiment: Experiment, options: LiveOptions, makers: Makers | None
+    ) -> LiveExperiment:
+        """Load an experiment, or raise `Conflict` if it was started with other settings."""
+        live = self.peek(name, makers=makers)
+        if difference := first_difference(live.open_replications, experiment, options):
             raise Conflict(
-                f"experiment {request.name!r} was started with other settings: {difference}; load it as it is, or "
+                f"experiment {name!r} was started with other settings: {difference}; load it as it is, or "
                 "choose another name",
                 "name_taken",
             )
-        verify_or_fail(replications)
+        verify_or_fail(live.open_replications)
         return live
 
     @renamed_arguments(live="options")
@@ -235,43 +290,46 @@ class Store:
         columns = arm, reward, policies, replication, time, arms, logged_by
         more = skip_bad, seed, horizon, replications, makers, sorted_ok, mismatch_ok
         request = ImportRequest(name, source, *columns, as_options(options, order="phase"), *more)
-        return import_log(request, partial(start, self._database, self.settings))
+        return import_log(request, self._start)
 
     def load(self, name: str, *, makers: Makers | None = None) -> LiveExperiment:
         """Load an experiment: derive its state from the ledger and compare it with the outstanding entries."""
-        replications, live = self._open(name, makers)
-        verify_or_fail(replications)
+        live = self.peek(name, makers=makers)
+        verify_or_fail(live.open_replications)
         return live
 
     def peek(self, name: str, *, makers: Makers | None = None) -> LiveExperiment:
         """Load an experiment without the check; each replication is still checked when it is first used."""
-        return self._open(name, makers)[1]
-
-    def _open(self, name: str, makers: Makers | None) -> tuple[OpenReplications, LiveExperiment]:
-        row = find_row(self._database, name)
-        replications = OpenReplications(self._database, row, self.settings, makers)
-        live = LiveExperiment(replications, row)
+        row = self._row(name)
+        live = LiveExperiment(OpenReplications(self.database, row, self.settings, makers), row)
         self._loaded.add(live)
-        return replications, live
+        return live
+
+    def _row(self, name: str) -> ExperimentRow:
+        names = self.names()
+        if not isinstance(name, str) or name not in names:
+            hint = did_you_mean(name, names) if names else "it is empty; start an experiment"
+            raise Unknown(f"no experiment {shown(name)} in this store; {hint}")
+        return self.database.read(lambda t: t.fetch_one(ExperimentRow, "experiment", name=name))
 
     # All experiments
 
     def names(self) -> list[str]:
         """Return the names of the experiments, the oldest first."""
-        return names_in(self._database)
+        return [row.text for row in self.database.read(lambda t: t.fetch_all(TextRow, "names"))]
 
     def statuses(self) -> list[Status]:
         """Return the status of every experiment, the oldest first."""
-        return self._database.read(read_statuses)
+        return self.database.read(read_statuses)
 
     def experiments_of(self, ids: Sequence[str]) -> list[str | None]:
         """Return the names of the experiments that assignments belong to; None for an unknown id."""
         checked = require_list("experiments_of: ids", ids)
-        return self._database.read(lambda transaction: read_experiments_of(transaction, checked))
+        return self.database.read(lambda transaction: read_experiments_of(transaction, checked))
 
     def history(self) -> list[Change]:
         """Return every change of every experiment, the oldest first."""
-        return self._database.read(all_changes)
+        return self.database.read(read_changes)
 
     def backup(self, path: str | os.PathLike[str]) -> None:
         """Write all experiments, as they are at this moment, to a new SQLite file; the store may serve meanwhile.
@@ -279,7 +337,7 @@ class Store:
         `restore` makes a store of either database from it. A copy of a SQLite file made by other means lacks the
         content of its write-ahead log.
         """
-        write_backup(self._database, path)
+        write_backup(self.database, path)
 
     def delete(self, name: str, *, reason: str = "") -> None:
         """Delete an experiment that is stopped, complete or failed, with its ledger and its audit log.
@@ -287,7 +345,7 @@ class Store:
         Its lines in the history stay, and a line records the deletion. Its name may be used again. A long ledger
         takes several transactions; if this is interrupted, call it again.
         """
-        delete_experiment(self._database, self.settings, find_row(self._database, name), reason)
+        delete_experiment(self.database, self.settings, self._row(name), reason)
 
     def erase(self, unit: Unit, *, reason: str = "") -> int:
         """Erase a unit from every experiment, as `LiveExperiment.erase` does; return its assignments' number."""
@@ -300,4 +358,39 @@ class Store:
         sums of the removed lines are kept, so that the ledger can still be compared with the audit log. Visits of
         units are removed too from experiments that ended before that time.
         """
-        return prune(self._database, self.settings, older_than, reason)
+        return prune(self.database, self.settings, older_than, reason)
+
+
+def first_difference(
+    replications: OpenReplications, experiment: Experiment, options: LiveOptions
+) -> str | None:
+    """Return the first setting in which a stored experiment differs from a requested one, or None.
+
+    Policies that were added or removed later are no difference, nor are options that did not exist at the start.
+    """
+    stored, requested = replications.experiment.to_dict(), experiment.to_dict()
+    records = replications.definition.records
+    policies = {
+        name: text
+        for name, text in requested["policies"].items()
+        if name not in records or not records[name].removed
+    }
+    before, stored_options = stored["policies"], replications.options.to_dict()
+    pairs: list[tuple[str, object, object]] = [
+        ("policies", list(before)[: len(policies)], list(policies)),
+        *((f"policy {name}", before.get(name), text) for name, text in policies.items()),
+        *(
+            (name, stored.get(name), value)
+            for name, value in requested.items()
+            if name != "policies"
+        ),
+        *(
+            (f"LiveOptions.{name}", stored_options[name], value)
+            for name, value in options.to_dict().items()
+            if name not in replications.later_options
+        ),
+    ]
+    for name, stored_value, requested_value in pairs:
+        if stored_value != requested_value:
+            return f"{name} is {stored_value!r} there and {requested_value!r} here"
+    return None

@@ -16,7 +16,7 @@ from sameluck.files import to_json
 from sameluck.inference import Effect, Standing
 from sameluck.live import records
 from sameluck.live.control.history import Change
-from sameluck.live.control.policy_migration import LedgerChanges, LedgerDifference
+from sameluck.live.control.policy_changes import LedgerChanges, LedgerDifference
 from sameluck.live.diagnostics.check import Check
 from sameluck.live.records import Assignment, Receipt
 from sameluck.service.api_tokens import Token

@@ -9,7 +9,6 @@ from sameluck.live import records
 from sameluck.live.databases.base import Transaction
 from sameluck.live.databases.rows import HistoryRow
 from sameluck.live.records import Assignment
-from sameluck.live.users.units import hash_unit
 
 
 class AssignmentRules:
@@ -134,7 +133,7 @@ class AssignmentRules:
         place = {"stack_owner": 0, "arm": assignment.arm_index, "position": assignment.position}
         other = place if same_entry else {**place, "position": 5}
         key = {"experiment": live.id, "replication": 0}
-        code = unit or hash_unit("unit 0", live.enrolment._salt)
+        code = unit or live.enrolment.unit_hash("unit 0")
         database = scenario.store.database
 
         def insert(transaction: Transaction) -> None:

@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeAlias, TypeVar
+from unittest import mock
 
 import pytest
 
@@ -13,11 +14,11 @@ from contract.control import THREADS, together
 from contract.scenario import FIVE, LEASE, TWO, WINDOW, Scenario, assert_finished, explicit, options
 from sameluck.errors import Conflict, Invalid, SameluckError, Unknown
 from sameluck.live import records
+from sameluck.live.calls.call_queue import MAX_BATCH
 from sameluck.live.databases.rows import EventRow, HistoryRow
 from sameluck.live.experiment import LiveExperiment
 from sameluck.live.options import LiveOptions
 from sameluck.live.records import Assignment, Receipt
-from sameluck.live.users.batches import MAX_BATCH
 from sameluck.policies.external import External
 
 T = TypeVar("T")
@@ -44,8 +45,9 @@ class Caller:
 
     def __init__(self, scenario: Scenario, name: str, **arguments: Any) -> None:
         self.scenario = scenario
-        self.live = scenario.start(name=name, **arguments)
-        self.live.enrolment._salt = bytes(16)  # the same units are inside the traffic share
+        # The same key of unit hashes, so that the same units are inside the traffic share
+        with mock.patch("secrets.token_hex", lambda size: "00" * size):
+            self.live = scenario.start(name=name, **arguments)
         self.numbers: dict[str, int] = {}  # of assignments, in the order of their first answers
         self.lists = name == "lists"
 

@@ -21,7 +21,12 @@ from sameluck.errors import Conflict, Invalid, Unknown
 from sameluck.live import records
 from sameluck.live.control import removal
 from sameluck.live.databases.base import Transaction, Values
-from sameluck.live.databases.rows import EventRow, HistoryRow, ReplicationMark, TextRow
+from sameluck.live.databases.rows import (
+    EventRow,
+    ExperimentRow,
+    HistoryRow,
+    ReplicationMark,
+)
 from sameluck.live.experiment import LiveExperiment
 
 MONTH = 30 * 86_400.0
@@ -192,7 +197,7 @@ class RemovalRules:
         scenario.finish(live, waiting=[str(ann.id)])
         for _ in range(2):
             live.forget_units(reason="the year is over")
-        assert scenario.rows(live, TextRow, "salt") == [("",)]
+        assert [row.salt for row in scenario.rows(live, ExperimentRow, "experiment_now")] == [""]
         assert [change.what for change in live.history()].count("units forgotten") == 1
         assert live.assign("ann").reason == records.NOT_RUNNING
         assert live.erase("ann") == 0

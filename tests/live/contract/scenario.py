@@ -28,7 +28,7 @@ from sameluck.live import (
 )
 from sameluck.live.databases.rows import EventRow
 from sameluck.live.options import Makers
-from sameluck.live.rehearsal.rehearsal import VirtualClock
+from sameluck.live.rehearsal import VirtualClock
 from sameluck.runs import Runs
 from sameluck.simulation.rewards import observed_rewards, reward_at
 from sameluck.simulation.simulate import simulate

@@ -12,7 +12,7 @@ import server
 from contract.scenario import FIVE, START, Scenario, assert_finished, options
 
 import sameluck as sl
-from sameluck.live.rehearsal.rehearsal import VirtualClock
+from sameluck.live.rehearsal import VirtualClock
 
 OTHERS = sl.Gaussian((3.0, 2.0, 1.0))  # the rewards of users after a backup was restored
 

@@ -14,7 +14,7 @@ import pytest
 import sameluck as sl
 from sameluck.live.databases.postgres import Postgres
 from sameluck.live.databases.postgres_connection import DeadlineConnection
-from sameluck.live.databases.rows import AnswerRow, CurrentRow, ExperimentRow, NumberRow, TextRow
+from sameluck.live.databases.rows import AnswerRow, ExperimentRow, NumberRow, TextRow
 from sameluck.live.databases.statements import numbered_for_list
 
 START = {"definition": "", "fingerprints": "{}", "options": "", "salt": "", "streams": 1, "now": 0}
@@ -144,7 +144,7 @@ class TestFailures:
             runs.append(1)
             if len(runs) == 1:
                 transaction.execute("disable_arm", experiment=999, arm=0)
-            return transaction.find(CurrentRow, "experiment_now", experiment=999)
+            return transaction.find(ExperimentRow, "experiment_now", experiment=999)
 
         assert database.write(work) is None
         assert len(runs) == 2

@@ -8,6 +8,7 @@ from contract.scenario import FIVE, Scenario, options
 
 import sameluck as sl
 from sameluck.live.databases.backups import TABLES
+from sameluck.live.databases.rows import ExperimentRow
 
 KEPT = {"change", "schema_version", "api_key", "process_clock"}  # of no experiment, or its history
 
@@ -52,7 +53,7 @@ def test_nothing_of_a_deleted_experiment_is_left(url):
 def test_deleting_takes_a_time_that_is_proportional(sqlite_url):
     """Every statement finds the rows that refer to those it deletes by an index."""
     with sl.open(sqlite_url) as store:
-        connection = store.database._writer
+        connection = store.database.write(lambda t: t.connection)
         references = {
             "reward_event WHERE assignment = 'a'": "one_applied_reward",
             "assignment WHERE experiment = 1 AND replication = 1 AND owner = 0 AND arm = 0 AND position = 0": (
@@ -86,7 +87,8 @@ def test_a_salt_that_was_destroyed_is_not_in_the_file(sqlite_url, tmp_path):
     scenario = scenario_of(sqlite_url)
     live = scenario.start()
     scenario.finish(live)
-    salt = live.enrolment._salt.hex().encode()
+    (row,) = scenario.rows(live, ExperimentRow, "experiment_now")
+    salt = row.salt.encode()
     live.forget_units()
     scenario.close()
     (file,) = tmp_path.iterdir()

@@ -33,7 +33,8 @@ def test_the_fields_of_a_row_are_the_columns(row_class, name):
     sql = statements()[name].text
     with sl.open("sqlite://") as store:
         values = dict.fromkeys(re.findall(r"(?<!:):(\w+)", sql), 1)
-        columns = [column[0] for column in store.database._writer.execute(sql, values).description]
+        connection = store.database.write(lambda t: t.connection)
+        columns = [column[0] for column in connection.execute(sql, values).description]
     assert len(columns) == len(fields)
     if len(fields) > 1:
         assert tuple(columns) == fields

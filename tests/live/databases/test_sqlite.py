@@ -246,13 +246,15 @@ class TestAddresses:
     @pytest.mark.parametrize(("synchronous", "level"), [("full", 2), ("normal", 1)])
     def test_durability_is_that_of_the_url(self, tmp_path, synchronous, level):
         with sl.open(url_of(tmp_path, synchronous=synchronous)) as store:
-            writer = store.database._writer
+            writer = store.database.write(lambda t: t.connection)
             assert writer.execute("PRAGMA synchronous").fetchone() == (level,)
             assert writer.execute("PRAGMA journal_mode").fetchone() == ("wal",)
 
     def test_waits_for_the_disk_by_default(self, tmp_path):
         with sl.open(f"sqlite:///{tmp_path}/ledger.db") as store:
-            assert store.database._writer.execute("PRAGMA synchronous").fetchone() == (2,)
+            assert store.database.write(lambda t: t.connection).execute(
+                "PRAGMA synchronous"
+            ).fetchone() == (2,)
 
 
 class TestMemoryOnly:
@@ -437,7 +439,7 @@ class TestGroupCommit:
         scenario = Scenario(lambda clock: sl.open(url_of(tmp_path), clock=clock))
         live = scenario.start()
         id = scenario.enrol(live)
-        writer = scenario.store.database._writer
+        writer = scenario.store.database.write(lambda t: t.connection)
         (pages,) = writer.execute("PRAGMA page_count").fetchone()
         writer.execute(f"PRAGMA max_page_count = {pages}")
         large = [f"{number:0200}" for number in range(500)]
@@ -455,7 +457,7 @@ class TestGroupCommit:
         scenario = Scenario(lambda clock: sl.open(url_of(tmp_path), clock=clock))
         live = scenario.start()
         id = scenario.enrol(live)
-        writer = scenario.store.database._writer
+        writer = scenario.store.database.write(lambda t: t.connection)
         writer.execute("PRAGMA query_only = 1")  # the same code of SQLite
         with pytest.raises(
             sl.Unavailable, match="readonly database; the file has become read-only"

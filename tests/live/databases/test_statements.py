@@ -59,7 +59,7 @@ HOT = {
 def test_a_status_reads_no_settled_entry():
     sql = statements()["progress"].text
     with sl.open("sqlite://") as store:
-        connection = store.database._writer
+        connection = store.database.write(lambda t: t.connection)
         plan = [
             row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {sql}", {"experiment": 1})
         ]
@@ -75,7 +75,7 @@ def test_a_call_never_reads_the_whole_ledger(name):
     sql = statements()[name].text
     values = dict.fromkeys(re.findall(r":(\w+)", sql), 1)
     with sl.open("sqlite://") as store:
-        connection = store.database._writer
+        connection = store.database.write(lambda t: t.connection)
         plan = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {sql}", values)]
     assert HOT[name] in "\n".join(plan)
     assert [step for step in plan if re.match(r"SCAN (?!CONSTANT|one$)", step)] == []

@@ -11,7 +11,7 @@ from users import Users, finish
 
 import sameluck as sl
 from sameluck.live.engine.protocol import AUDITED, SHARED, SettledEntries
-from sameluck.live.engine.scheduler import Scheduler
+from sameluck.live.engine.replication import Scheduler
 from sameluck.live.engine.walker import empty_results
 from sameluck.live.logs import exporting
 

@@ -461,14 +461,14 @@ def test_a_name_is_taken_once(store):
 
 def test_all_or_nothing(url, monkeypatch):
     design = experiment()
-    whole = importing.write_ledger
+    whole = importing.LogStacks.write
 
     def broken(*arguments):
         whole(*arguments)
         raise RuntimeError("the lights went out")
 
     with sl.open(url) as store:
-        monkeypatch.setattr(importing, "write_ledger", broken)
+        monkeypatch.setattr(importing.LogStacks, "write", broken)
         with pytest.raises(RuntimeError, match="the lights went out"):
             imported(store, design, log_of(design))
         assert store.names() == []

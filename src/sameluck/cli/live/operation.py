@@ -13,7 +13,7 @@ from sameluck.cli.live.store_options import (
     reason_option,
 )
 from sameluck.cli.output import Output
-from sameluck.live.control.policy_migration import LedgerChanges
+from sameluck.live.control.policy_changes import LedgerChanges
 from sameluck.reporting.tables import wrapped
 from sameluck.wording import counted
 

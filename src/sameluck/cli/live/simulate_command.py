@@ -22,7 +22,7 @@ from sameluck.cli.live import store_options
 from sameluck.cli.live.monitoring import format_checks
 from sameluck.cli.live.results_command import common_horizon
 from sameluck.cli.output import Output, json_option, progress_bar
-from sameluck.live.rehearsal.rehearsal import days_text
+from sameluck.live.rehearsal import days_text
 from sameluck.reporting.tables import wrapped
 
 POLICIES = ("ucb1(alpha=2)", "thompson_bernoulli")

@@ -15,18 +15,22 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from sameluck.errors import Closed, Unavailable
-from sameluck.live.users.batches import MAX_BATCH
+from sameluck.errors import Closed, Conflict, Diverged, Invalid, SameluckError, Unavailable, Unknown
+from sameluck.validation import require_list
 
 T = TypeVar("T")
+S = TypeVar("S")
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
+
+MAX_BATCH = 100  # items in one transaction: more would keep other callers waiting
+
 _in_this_process: weakref.WeakSet[CallQueue] = weakref.WeakSet()
 
 
@@ -138,6 +142,7 @@ class CallQueue:
             # The deadline and the actor of a call are context variables, which a thread does not inherit.
             made = asyncio.wrap_future(self._threads.submit(copy_context().run, call))
         try:
+            # The thread finishes its call in any case; only the coroutine stops waiting.
             async with asyncio.timeout(seconds) as timeout:
                 return await made
         except TimeoutError:
@@ -197,7 +202,7 @@ class CallQueue:
         while calls := self._take():
             if batch := [call for call in calls if not call.withdrawn]:
                 answers = _answers(batch)
-                self._progress = time.monotonic()
+                self._progress = time.monotonic()  # without the lock: any recent value will do
                 _deliver(batch, answers)
             with self._lock:
                 self._in_turn.discard(calls[0].function)
@@ -248,3 +253,32 @@ def _deliver(calls: Sequence[_Call], answers: Sequence[object]) -> None:
 def _end(answered: Sequence[tuple[_Call, object]]) -> None:
     for call, answer in answered:
         call.end(answer)
+
+
+def batches_of(name: str, items: Iterable[T]) -> Iterator[list[T]]:
+    """Yield the items of a list in batches for one transaction each."""
+    checked = require_list(name, items)
+    for first in range(0, len(checked), MAX_BATCH):
+        yield checked[first : first + MAX_BATCH]
+
+
+def result_or_error(call: Callable[..., T], *arguments: object) -> T | SameluckError:
+    """Return the result of a call, or the error that it raises because of its arguments."""
+    try:
+        return call(*arguments)
+    except (Conflict, Diverged, Invalid, Unknown) as error:
+        return error.with_traceback(None)
+
+
+def map_valid(
+    items: Sequence[T | S], valid_class: type[S], call: Callable[[list[S]], Sequence[T]]
+) -> list[T]:
+    """Return the items, those of the valid class replaced by their results, which one call returns."""
+    valid = [item for item in items if isinstance(item, valid_class)]
+    results = iter(call(valid) if valid else ())
+    if len(valid) == len(items):
+        return list(results)
+    return [
+        next(results) if isinstance(item, valid_class) else item  # type: ignore[misc]  # T is not S
+        for item in items
+    ]

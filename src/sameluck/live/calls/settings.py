@@ -104,13 +104,6 @@ def check_settings(clock: Clock, actor: str | None, timeout: float | None) -> No
         require_number("timeout", timeout, above=0)
 
 
-def timeout_of(clock: Clock, timeout: float | None) -> float | None:
-    """Return the seconds that `assign` may take; None for no deadline."""
-    if timeout is not None:
-        return float(timeout)
-    return ASSIGN_SECONDS if clock is time.time else None
-
-
 def store_settings(
     database: object, clock: Clock, actor: str | None, timeout: float | None
 ) -> StoreSettings:

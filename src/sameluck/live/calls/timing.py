@@ -46,22 +46,30 @@ class SteadyClock:
         return time.time() - self.now()
 
 
-class time_limit:  # noqa: N801 a context manager, and faster than one from a generator
-    """Set a deadline in some seconds for the calls inside, unless there is an earlier one; None sets no deadline."""
+class time_limit:  # noqa: N801 a context manager
+    """Set a deadline in some seconds for the calls inside, unless there is an earlier one; None sets no deadline.
 
-    __slots__ = ("_seconds", "_token")
+    With a circuit breaker, entering raises the last error if the call is not tried. It is a class with slots, and not
+    a generator, because every call of a user has one: it costs few function calls.
+    """
 
-    def __init__(self, seconds: float | None) -> None:
-        self._seconds = seconds
+    __slots__ = ("_breaker", "_seconds", "_token")
+
+    def __init__(self, seconds: float | None, breaker: CircuitBreaker | None = None) -> None:
+        self._seconds, self._breaker = seconds, breaker
 
     def __enter__(self) -> None:
+        if self._breaker is not None and self._breaker.failures >= MAX_FAILURES:
+            self._breaker.wait_for_turn()
         if self._seconds is not None:
             earlier, moment = _deadline.get(), time.monotonic() + self._seconds
             self._token = _deadline.set(moment if moment < earlier else earlier)
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, _: object, error: object, *__: object) -> None:
         if self._seconds is not None:
             _deadline.reset(self._token)
+        if self._breaker is not None and (error is not None or self._breaker.failures):
+            self._breaker.end(error)
 
 
 # Returns the deadline of the current call, in the time of `time.monotonic`.
@@ -90,28 +98,6 @@ def looking() -> Iterator[None]:
 is_look = _is_look.get
 
 
-class Attempt(time_limit):
-    """One call of a store, as a context manager.
-
-    It is a class with slots, and not a generator, because every call of a user has one: it costs few function calls.
-    """
-
-    __slots__ = ("_breaker",)
-
-    def __init__(self, breaker: CircuitBreaker, seconds: float | None) -> None:
-        self._breaker, self._seconds = breaker, seconds
-
-    def __enter__(self) -> None:
-        if self._breaker.failures >= MAX_FAILURES:
-            self._breaker.wait_for_turn()
-        time_limit.__enter__(self)
-
-    def __exit__(self, *raised: object) -> None:
-        time_limit.__exit__(self)
-        if raised[1] is not None or self._breaker.failures:
-            self._breaker.end(raised[1])
-
-
 class CircuitBreaker:
     """Decides which calls of a store are tried.
 
@@ -127,10 +113,6 @@ class CircuitBreaker:
         self._quiet_until = 0.0
         self._lock = threading.Lock()
 
-    def call(self, seconds: float | None) -> Attempt:
-        """Return a call with a time limit in seconds; entering it raises the last error if it is not tried."""
-        return Attempt(self, seconds)
-
     def end(self, error: object) -> None:
         """Record the end of a call: the error that it raised, or None."""
         if error is None:
@@ -145,7 +127,7 @@ class CircuitBreaker:
             return
         with self._lock:
             now = time.monotonic()
-            if now >= self._next_try:
+            if now >= self._next_try:  # moved on under the lock, so that one caller a second tries
                 self._next_try = now + RETRY_SECONDS
             elif self._error is not None:
                 raise type(self._error)(f"{self._error} (not tried again at once)")

@@ -11,8 +11,8 @@ from sameluck.arrays import Floats
 from sameluck.errors import Invalid
 from sameluck.live.databases.base import Row, Transaction
 from sameluck.live.databases.rows import (
-    CurrentRow,
     DefinitionRow,
+    ExperimentRow,
     NumberRow,
     ProgressRow,
     ReplicationRow,
@@ -78,7 +78,7 @@ class Challenger(NamedTuple):
         key = {"experiment": self.replications.id}
         # No reward can be settled from here to the commit; the derived states only lack what was settled before.
         self.transaction.fetch_all(ReplicationRow, "lock_all_replications", **key)
-        row = self._one(CurrentRow, "lock_experiment")
+        row = self._one(ExperimentRow, "lock_experiment")
         if row.status == "failed":
             raise Invalid(f"cannot add a policy: the experiment's status is failed ({row.reason})")
         if row.policies != derived.before:  # another process has changed the policies since

@@ -49,17 +49,11 @@ class History(NamedTuple):
         change = {"what": what, "subject": subject, "actor": self.settings.actor, "reason": reason}
         transaction.execute("record_change", **key, **change)
 
-    def changes(self, transaction: Transaction) -> list[Change]:
-        """Return every change of the experiment, the oldest first."""
-        rows = transaction.fetch_all(ChangeRow, "changes", experiment=self.id)
-        return [_change_of(row) for row in rows]
 
-
-def all_changes(transaction: Transaction) -> list[Change]:
-    """Return every change of every experiment, the oldest first."""
-    return [_change_of(row) for row in transaction.fetch_all(ChangeRow, "all_changes")]
-
-
-def _change_of(row: ChangeRow) -> Change:
-    at_us, *fields = row
-    return Change(str(moment(at_us)), *fields)
+def read_changes(transaction: Transaction, experiment: int | None = None) -> list[Change]:
+    """Return the changes of an experiment, or of all experiments if None, the oldest first."""
+    if experiment is None:
+        rows = transaction.fetch_all(ChangeRow, "all_changes")
+    else:
+        rows = transaction.fetch_all(ChangeRow, "changes", experiment=experiment)
+    return [Change(str(moment(at_us)), *fields) for at_us, *fields in rows]

@@ -16,10 +16,9 @@ from operator import attrgetter
 from sameluck.errors import Conflict, Invalid, shown
 from sameluck.live.calls.settings import SECOND, StoreSettings
 from sameluck.live.control.history import History, check_reason
-from sameluck.live.databases.base import Database, Transaction, Values
+from sameluck.live.databases.base import Database, SqlValue, Transaction, Values
 from sameluck.live.databases.rows import (
     ENDED,
-    CurrentRow,
     ExperimentRow,
     LockedAssignment,
     NumberRow,
@@ -30,7 +29,8 @@ from sameluck.live.databases.rows import (
 from sameluck.live.engine.digest import MODULUS, entry_digest
 from sameluck.live.options import MAX_SECONDS
 from sameluck.live.records import moment
-from sameluck.live.state.replications import OpenReplications, PendingWrites
+from sameluck.live.state.replications import OpenReplications
+from sameluck.live.users.rewards import Expiry
 from sameluck.validation import require_number
 
 MAX_ENTRIES = 2_000  # in one transaction, unless a replication has more
@@ -46,7 +46,7 @@ def delete_experiment(
     history, key = History(row.id, row.name, settings), {"experiment": row.id}
 
     def begin(transaction: Transaction) -> list[ReplicationRow]:
-        current = transaction.find(CurrentRow, "lock_experiment", **key)
+        current = transaction.find(ExperimentRow, "lock_experiment", **key)
         if current is not None and current.status not in (*ENDED, "failed"):
             raise Conflict(
                 f"experiment {row.name!r} is {current.status} and cannot be deleted; call stop(drain=False) first",
@@ -93,48 +93,34 @@ def _delete_arrivals(database: Database, experiment: int) -> None:
         pass
 
 
-def erase_unit(replications: OpenReplications, unit_hash: str, reason: str) -> int:
-    """Erase a unit and return the number of its assignments."""
+def erase_unit(replications: OpenReplications, expiry: Expiry, unit_hash: str, reason: str) -> int:
     check_reason(reason)
-    return replications.write(partial(_erase, replications, unit_hash, reason))
-
-
-def _erase(
-    replications: OpenReplications, unit_hash: str, reason: str, transaction: Transaction
-) -> int:
-    now = replications.settings.now()
     key: Values = {"experiment": replications.id, "unit": unit_hash}
-    transaction.lock([unit_hash])  # as `assign` does
-    ids = [row.text for row in transaction.fetch_all(TextRow, "assignments_of", **key)]
-    for id in ids:
-        locked = transaction.fetch_one(LockedAssignment, "lock_assignment", assignment=id)
-        if locked.state == "assigned" and not locked.voided:
-            _end(transaction, replications, locked, now)
-        rows = transaction.fetch_all(RewardRow, "applied_reward", assignment=id)
-        _note_pruned(transaction, replications.id, rows)
-        transaction.execute("erase_events", assignment=id)
-        # Random, and not derived from the old id: nobody who knows the old id finds the new one.
-        new, unit = f"asg_{secrets.token_hex(16)}", f"{ERASED}{secrets.token_hex(16)}"
-        transaction.execute("erase_entry", **locked.key(), assignment=id, new=new, hour=HOUR)
-        transaction.execute("erase_assignment", assignment=id, new=new, unit=unit, hour=HOUR)
-    if ids or transaction.find(NumberRow, "arrived", **key) is not None:
-        transaction.execute("erase_arrival", **key)
-        replications.history.record(transaction, "unit erased", reason=reason)
-    return len(ids)
+
+    def work(transaction: Transaction) -> int:
+        now = replications.settings.now()
+        transaction.lock([unit_hash])  # as `assign` does
+        ids = [row.text for row in transaction.fetch_all(TextRow, "assignments_of", **key)]
+        for id in ids:
+            locked = transaction.fetch_one(LockedAssignment, "lock_assignment", assignment=id)
+            if locked.state == "assigned" and not locked.voided:
+                expiry.expire(transaction, locked, now)  # no reward can come any more
+            rows = transaction.fetch_all(RewardRow, "applied_reward", assignment=id)
+            _note_pruned(transaction, replications.id, rows)
+            transaction.execute("erase_events", assignment=id)
+            # Random, and not derived from the old id: nobody who knows the old id finds the new one.
+            new, unit = f"asg_{secrets.token_hex(16)}", f"{ERASED}{secrets.token_hex(16)}"
+            transaction.execute("erase_entry", **locked.key(), assignment=id, new=new, hour=HOUR)
+            transaction.execute("erase_assignment", assignment=id, new=new, unit=unit, hour=HOUR)
+        if ids or transaction.find(NumberRow, "arrived", **key) is not None:
+            transaction.execute("erase_arrival", **key)
+            replications.history.record(transaction, "unit erased", reason=reason)
+        return len(ids)
+
+    return replications.write(work)
 
 
-def _end(
-    transaction: Transaction, replications: OpenReplications, locked: LockedAssignment, now: int
-) -> None:
-    """Settle the default reward, since no reward can come any more; void the assignment if it was not exposed."""
-    if locked.exposed_us is None and replications.options.exposure == "explicit":
-        replications.void(transaction, locked, now)
-    else:
-        default = replications.options.reward.default
-        replications.settle(PendingWrites(transaction), locked, default, "default", now)
-
-
-def _note_pruned(transaction: Transaction, experiment: int, rows: Iterable[RewardRow]) -> None:
+def _note_pruned(transaction: Transaction, experiment: SqlValue, rows: Iterable[RewardRow]) -> None:
     """Keep the digests of applied rewards that leave the audit log."""
     for number, group in groupby(rows, attrgetter("replication")):
         digests = [entry_digest(*row[1:]) for row in group]
@@ -143,16 +129,17 @@ def _note_pruned(transaction: Transaction, experiment: int, rows: Iterable[Rewar
 
 
 def forget_units(replications: OpenReplications, reason: str) -> None:
-    """Destroy the key of the unit hashes."""
     check_reason(reason)
-    key, name = {"experiment": replications.id}, replications.name
+    key = {"experiment": replications.id}
 
     def work(transaction: Transaction) -> None:
-        status = transaction.fetch_one(CurrentRow, "lock_experiment", **key).status
-        if status not in ENDED:
-            message = f"experiment {name!r} is {status}, and its units may return; stop it first"
+        row = transaction.fetch_one(ExperimentRow, "lock_experiment", **key)
+        if row.status not in ENDED:
+            message = (
+                f"experiment {row.name!r} is {row.status}, and its units may return; stop it first"
+            )
             raise Conflict(message, "invalid_transition")
-        if transaction.fetch_one(TextRow, "salt", **key).text:
+        if row.salt:
             transaction.execute("set_salt", **key, salt="")
             transaction.execute("set_sticky", **key, sticky=0)
             replications.history.record(transaction, "units forgotten", reason=reason)
@@ -165,17 +152,13 @@ def prune(
 ) -> int:
     """Remove old lines of the audit log of complete replications and return their number."""
     check_reason(reason)
-    before = settings.now() - _microseconds(older_than)
-    names = [row.text for row in database.read(lambda t: t.fetch_all(TextRow, "names"))]
-    return sum(_prune_experiment(database, settings, name, before, reason) for name in names)
-
-
-def _microseconds(older_than: object) -> int:
     seconds = older_than.total_seconds() if isinstance(older_than, timedelta) else older_than
     if not isinstance(seconds, int | float):
         raise Invalid(f"older_than must be seconds or a timedelta, got {shown(older_than)}")
     require_number("older_than", seconds, at_least=0, at_most=MAX_SECONDS)
-    return round(seconds * SECOND)
+    before = settings.now() - round(seconds * SECOND)
+    names = [row.text for row in database.read(lambda t: t.fetch_all(TextRow, "names"))]
+    return sum(_prune_experiment(database, settings, name, before, reason) for name in names)
 
 
 def _prune_experiment(
@@ -184,12 +167,12 @@ def _prune_experiment(
     row = database.read(lambda t: t.find(ExperimentRow, "experiment", name=name))
     if row is None:  # deleted meanwhile
         return 0
-    key = {"experiment": row.id}
+    key: Values = {"experiment": row.id}
     rows = database.read(lambda t: t.fetch_all(ReplicationRow, "replications", **key))
     removed = 0
     for first, last in _spans(rows):
-        values = {**key, "first": first, "last": last, "before": before}
-        removed += database.write(partial(_prune_span, values=values))
+        span = {**key, "first": first, "last": last}
+        removed += database.write(partial(_prune_span, span=span, before=before))
     last_change = database.read(lambda t: t.fetch_one(NumberRow, "last_change", **key).number)
     if row.status in ENDED and last_change < before:
         _delete_arrivals(database, row.id)
@@ -200,14 +183,12 @@ def _prune_experiment(
     return removed
 
 
-def _prune_span(transaction: Transaction, values: Values) -> int:
-    experiment = int(values["experiment"] or 0)
-    span = {name: values[name] for name in ("experiment", "first", "last")}
+def _prune_span(transaction: Transaction, span: Values, before: int) -> int:
     # A reward of these replications must not be reported between the sums and the deletion.
     transaction.fetch_all(NumberRow, "lock_span", **span)
-    removed = transaction.fetch_one(NumberRow, "count_old_events", **values).number
+    removed = transaction.fetch_one(NumberRow, "count_old_events", **span, before=before).number
     if removed:
-        rows = transaction.fetch_all(RewardRow, "old_rewards", **values)
-        _note_pruned(transaction, experiment, rows)
-        transaction.execute("delete_old_events", **values)
+        rows = transaction.fetch_all(RewardRow, "old_rewards", **span, before=before)
+        _note_pruned(transaction, span["experiment"], rows)
+        transaction.execute("delete_old_events", **span, before=before)
     return removed

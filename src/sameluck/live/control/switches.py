@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeVar
 from sameluck.errors import Conflict, Invalid
 from sameluck.live.control.history import check_reason
 from sameluck.live.databases.base import Transaction, Work
-from sameluck.live.databases.rows import ACTIVE, ENDED, CurrentRow, NumberRow, TextRow
+from sameluck.live.databases.rows import ACTIVE, ENDED, ExperimentRow, NumberRow
 from sameluck.live.options import arm_index, fallback_arm, options_text, stop_after_of
 from sameluck.live.state.replications import OpenReplications
 from sameluck.validation import require_flag, require_whole
@@ -26,12 +26,10 @@ class Control(NamedTuple):
         check_reason(reason)
 
         def work(transaction: Transaction) -> None:
-            before = self._lock(transaction).status
-            key = {"experiment": self.replications.id}
-            resumed = transaction.fetch_one(TextRow, "resumes_as", **key).text
-            after = resumed if change == "resumed" else change
-            if before != after:
-                self._check_transition(before, change, allowed)
+            row = self._lock(transaction)
+            after = row.resumes_as if change == "resumed" else change
+            if row.status != after:
+                self._check_transition(row.status, change, allowed)
                 self.replications.set_status(transaction, after, reason, change=change)
 
         # Resuming has no time limit, since it may open many replications.
@@ -149,8 +147,10 @@ class Control(NamedTuple):
         rows = transaction.fetch_all(NumberRow, "disabled_arms", experiment=self.replications.id)
         return [row.number for row in rows]
 
-    def _lock(self, transaction: Transaction) -> CurrentRow:
-        return transaction.fetch_one(CurrentRow, "lock_experiment", experiment=self.replications.id)
+    def _lock(self, transaction: Transaction) -> ExperimentRow:
+        return transaction.fetch_one(
+            ExperimentRow, "lock_experiment", experiment=self.replications.id
+        )
 
     def _check_transition(self, before: str, change: str, allowed: Sequence[str]) -> None:
         if before not in allowed:

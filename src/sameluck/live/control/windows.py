@@ -14,8 +14,8 @@ from sameluck.live.calls.settings import SECOND
 from sameluck.live.control.history import check_reason
 from sameluck.live.databases.base import Transaction
 from sameluck.live.databases.rows import (
-    CurrentRow,
     DefaultRow,
+    ExperimentRow,
     LockedAssignment,
     NumberRow,
     ReplicationRow,
@@ -43,7 +43,7 @@ def _extend(
     key = {"experiment": replications.id}
     # The lock order of a reward: its replication, then the experiment.
     rows = transaction.fetch_all(ReplicationRow, "lock_all_replications", **key)
-    transaction.fetch_one(CurrentRow, "lock_experiment", **key)
+    transaction.fetch_one(ExperimentRow, "lock_experiment", **key)
     # Under implicit exposure the lease is the window, so that leases are extended too.
     leases = int(replications.options.exposure == "implicit")
     transaction.execute("extend_windows", **key, more=more, leases=leases)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 from sameluck.errors import Conflict, Invalid, Unknown, shown
-from sameluck.files import draft_of
+from sameluck.files import draft_of, file_path
+from sameluck.live.databases import open_database
 from sameluck.live.databases.base import Database
 from sameluck.live.databases.sqlite import migrate, schema_version
 from sameluck.live.databases.statements import migrations
@@ -32,8 +33,9 @@ NUMBERED = ("reward_event", "change")
 BATCH_ROWS = 10_000
 
 
-def write_backup(database: Database, path: Path) -> None:
+def write_backup(database: Database, file: str | os.PathLike[str]) -> None:
     """Write a consistent snapshot of the whole database to a new SQLite file."""
+    path = file_path("backup", file)
     if database.kind == "sqlite" and getattr(database, "path", None) is None:
         raise Invalid("a store in memory has no backup; open a file instead")
 
@@ -58,19 +60,36 @@ def _copy_rows(connection: Any, copy: sqlite3.Connection) -> None:
     migrate(copy, None)
     for table in TABLES:
         columns = _columns(copy, table)
-        rows = _server_rows(connection, table, columns)
-        parameters = ", ".join("?" * len(columns))
-        copy.executemany(f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({parameters})", rows)
+        with connection.cursor(name=f"backup_{table}") as cursor:
+            cursor.itersize = BATCH_ROWS
+            cursor.execute(_select(table, columns))
+            copy.executemany(_insert(table, columns, "?"), cursor)
 
 
-def restore_file(backup: Path, path: Path) -> None:
-    """Make the SQLite file of a store from a backup."""
+def restore(backup: str | os.PathLike[str], url: str) -> None:
+    """Make a new store from a backup.
+
+    Args:
+        backup: The file that `Store.backup` wrote.
+        url: The new store, as for `open`: a SQLite file that does not exist yet, or an empty PostgreSQL database.
+    """
+    source = file_path("restore", backup)
+    if isinstance(url, str) and url.startswith("sqlite:///") and len(url) > len("sqlite:///"):
+        path = url.removeprefix("sqlite:///").partition("?")[0]
+        _restore_file(source, file_path("restore", path))
+        open_database(url, read_only=False, connections=1).close()  # migrates an older schema
+        return
+    with closing(open_database(url, read_only=False, connections=1)) as database:
+        if database.kind == "sqlite":
+            raise Invalid("a store in memory ends with the program; restore into a file")
+        _restore_rows(source, database)
+
+
+def _restore_file(backup: Path, path: Path) -> None:
     with _opened(backup) as source, _new_file(path) as copy:
         if path.exists():
-            raise Conflict(
-                f"{str(path)!r} exists already; move it away first, with its -wal and -shm",
-                "name_taken",
-            )
+            message = f"{str(path)!r} exists already; move it away first, with its -wal and -shm"
+            raise Conflict(message, "name_taken")
         _check_alone(path)
         with _naming(path):
             source.backup(copy)
@@ -106,8 +125,7 @@ def _check_alone(path: Path) -> None:
             )
 
 
-def restore_rows(backup: Path, database: Database) -> None:
-    """Write the rows of a backup into an empty PostgreSQL database."""
+def _restore_rows(backup: Path, database: Database) -> None:
     with _opened(backup) as source:
         version = schema_version(source)
         if version != max(migrations()):
@@ -124,10 +142,9 @@ def restore_rows(backup: Path, database: Database) -> None:
                 )
             for table in TABLES:
                 columns = _columns(source, table)
-                parameters = ", ".join(["%s"] * len(columns))
-                sql = f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({parameters})"
-                for rows in _batches(source.execute(_select(table, columns))):
-                    cursor.executemany(sql, rows)
+                rows = source.execute(_select(table, columns))
+                while batch := rows.fetchmany(BATCH_ROWS):
+                    cursor.executemany(_insert(table, columns, "%s"), batch)
 
         database.write(work)
 
@@ -149,18 +166,11 @@ def _columns(connection: sqlite3.Connection, table: str) -> list[str]:
     return [name for name in names if not (name == "id" and table in NUMBERED)]
 
 
-def _select(table: str, columns: Iterable[str]) -> str:
+def _select(table: str, columns: list[str]) -> str:
     order = " ORDER BY id" if table in NUMBERED else ""
     return f"SELECT {', '.join(columns)} FROM {table}{order}"
 
 
-def _server_rows(connection: Any, table: str, columns: list[str]) -> Iterator[tuple[object, ...]]:
-    with connection.cursor(name=f"backup_{table}") as cursor:
-        cursor.itersize = BATCH_ROWS
-        cursor.execute(_select(table, columns))
-        yield from cursor
-
-
-def _batches(rows: sqlite3.Cursor) -> Iterator[list[tuple[object, ...]]]:
-    while batch := rows.fetchmany(BATCH_ROWS):
-        yield batch
+def _insert(table: str, columns: list[str], parameter: str) -> str:
+    parameters = ", ".join([parameter] * len(columns))
+    return f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({parameters})"

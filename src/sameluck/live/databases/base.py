@@ -54,10 +54,10 @@ class Transaction(Protocol):
     def hold_lock(self, lock: Lock) -> None:
         """Hold a lock of this process until the transaction ends."""
 
-    def on_rollback(self, function: Callable[[], object]) -> None:
+    def on_rollback(self, function: Callable[[], object], /) -> None:
         """Call a function if the transaction is not committed."""
 
-    def defer(self, write: Callable[[], object]) -> None:
+    def defer(self, write: Callable[[], object], /) -> None:
         """Call a function before the next statement, or before the transaction ends."""
 
 

@@ -274,6 +274,7 @@ class Postgres:
         else:
             return result
         finally:
+            # Once the outcome is known: another call must not use a cached state that may have to be dropped.
             transaction.end(committed=committed)
             connection.pool.putconn(connection)
 
@@ -297,6 +298,7 @@ class Postgres:
         before = time.monotonic()
         microseconds = transaction.fetch_one(NumberRow, "server_clock").number
         after = time.monotonic()
+        # The server read its clock between the two moments: the error is at most half of the round trip.
         self.clock.set(microseconds / 1e6, (before + after) / 2)
         self._next_clock_reading = after + CLOCK_SECONDS
 

@@ -90,15 +90,15 @@ class DeadlineConnection(psycopg.Connection[Any]):
         try:
             results = self.wait(_results(self.pgconn))
         except psycopg.Error:
+            # After an error the server skips the rest of the pipeline, perhaps before these were prepared.
             for sql in self._unconfirmed:
-                del self._statement_names[sql]  # perhaps not prepared
+                del self._statement_names[sql]
             raise
         finally:
             self._unconfirmed.clear()
         return results
 
     def rows(self, row_class: type[Row], result: PGresult) -> list[Row]:
-        """Return the rows of a result."""
         self._loaders.set_pgresult(result)
         return self._loaders.load_rows(0, result.ntuples, partial(tuple.__new__, row_class))
 
@@ -117,6 +117,7 @@ def _results(connection: PGconn) -> Generator[Wait, Any, list[PGresult]]:
     results: list[PGresult] = []
     first_error: psycopg.Error | None = None
     try:
+        # Read while sending: a server that cannot send its results stops reading, and both sides would wait for ever.
         while connection.flush():
             yield Wait.RW
             connection.consume_input()
@@ -148,6 +149,7 @@ def _until(moment: float, generator: Generator[Any, Any, T]) -> Generator[Any, A
         while True:
             ready = yield event
             event = generator.send(ready)
+            # `ready` is empty after an interval in which the server sent nothing; an answer that is there counts.
             if not ready and time.monotonic() >= moment:
                 raise DeadlineExceeded("the server did not answer in time")
     except StopIteration as end:

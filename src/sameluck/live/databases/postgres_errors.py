@@ -57,7 +57,6 @@ _REFUSALS = (
 
 
 def connection_error(error: BaseException) -> Unavailable:
-    """Return the error for a failed attempt to connect."""
     text = first_line(error)
     for pattern, remedy, permanent in _REFUSALS:
         if re.search(pattern, text):
@@ -82,6 +81,5 @@ def message_of(error: BaseException) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line of an error's text."""
     lines = str(error).strip().splitlines()
     return lines[0] if lines else type(error).__name__

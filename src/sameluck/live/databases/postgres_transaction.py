@@ -47,6 +47,7 @@ class PostgresTransaction:
         self._deferred: list[Callable[[], object]] = []
         self._rollback_functions: list[Callable[[], object]] = []
         self._held_locks: list[Lock] = []
+        self.on_rollback, self.defer = self._rollback_functions.append, self._deferred.append
 
     @property
     def connection(self) -> DeadlineConnection:
@@ -61,7 +62,7 @@ class PostgresTransaction:
 
     def _send(self, statement: Statement, values: Values) -> None:
         self._run_deferred()
-        self._connection.send(statement.text, statement.in_order(values))
+        self._connection.send(statement.text, map(values.__getitem__, statement.names))
 
     def _receive(self, row_class: type[Row]) -> list[Row]:
         """Return the rows of the statement sent last."""
@@ -110,8 +111,8 @@ class PostgresTransaction:
         cursor = psycopg.RawServerCursor(self.connection, "rows")
         # Closed twice, since the first close does nothing if the connection is lost at that moment.
         with contextlib.closing(cursor), cursor:
-            statement = _STATEMENTS[name]
-            cursor.execute(statement.text, statement.in_order(values), binary=True)
+            text, names = _STATEMENTS[name]
+            cursor.execute(text, [values[key] for key in names], binary=True)
             while rows := cursor.fetchmany(FETCHED_ROWS):
                 yield from map(partial(tuple.__new__, row_class), rows)
                 self._connection.leave_pipeline()  # the caller may have sent a statement between two rows
@@ -140,25 +141,22 @@ class PostgresTransaction:
     def hold_lock(self, lock: Lock) -> None:
         if lock in self._held_locks:
             return
+        # Not for ever: the other call may wait for a row that this transaction has locked, and the server, which
+        # does not know of this process's locks, would see no deadlock.
         if not lock.acquire(timeout=seconds_left(LOCK_SECONDS)):
             raise RetryTransaction("another call of this process is busy with the same replication")
         self._held_locks.append(lock)
 
-    def on_rollback(self, function: Callable[[], object]) -> None:
-        self._rollback_functions.append(function)
-
-    def defer(self, write: Callable[[], object]) -> None:
-        self._deferred.append(write)
-
     def roll_back(self) -> None:
         """Roll back after any error of a statement; raise only if the connection is lost."""
-        with contextlib.suppress(psycopg.DatabaseError):
+        with contextlib.suppress(psycopg.DatabaseError):  # the error that led here, again
             self._connection.leave_pipeline()
         self._connection.execute("ROLLBACK")
 
     def commit(self) -> None:
         """Run what was deferred, commit, and wait until every statement has its result."""
         self._run_deferred()
+        # In the same packet as the last statements; after an error of theirs the server skips it.
         self._connection.send("COMMIT")
         self._connection.leave_pipeline()
 
@@ -167,11 +165,12 @@ class PostgresTransaction:
         if not committed:
             for function in self._rollback_functions:
                 function()
+        # Last: another call of this process may use a cached state only after the functions have dropped it.
         for lock in self._held_locks:
             lock.release()
-        self._rollback_functions, self._held_locks = [], []
 
 
 def lock_number(code: str) -> int:
     """Return the number of a hash's advisory lock."""
+    # 60 bits, since the number is signed. Two units with the same number just wait for each other.
     return int(code[:15], 16)

@@ -50,8 +50,6 @@ class NumberRow(NamedTuple):
 
 
 class ValueRow(NamedTuple):
-    """A reward."""
-
     value: float
 
 
@@ -67,13 +65,15 @@ class ExperimentRow(NamedTuple):
     id: int
     name: str
     definition: str
-    options: str
+    options: str  # only `options.STOP_AFTER` may change
     status: str
     reason: str
-    salt: str
+    salt: str  # key of the unit hashes; empty once it was destroyed
     streams: int
     started_us: int
     fallback: int | None  # replaces a fallback arm that was disabled
+    sticky: int  # 0: returning units get the fallback arm
+    resumes_as: str  # status after a pause or a failure
     fingerprints: str
     policy_revision: int
 
@@ -88,21 +88,6 @@ class ExperimentRow(NamedTuple):
                 f"experiment {self.name!r} uses stream version {self.streams}, this sameluck has {streams.VERSION}; "
                 "use the sameluck version it was started with"
             )
-
-
-class CurrentRow(NamedTuple):
-    definition: str
-    status: str
-    reason: str
-    options: str  # only `options.STOP_AFTER` may change
-    fallback: int | None
-    sticky: int  # 0: returning units get the fallback arm
-    fingerprints: str
-    policy_revision: int
-
-    @property
-    def policies(self) -> DefinitionRow:
-        return DefinitionRow(self.definition, self.fingerprints, self.policy_revision)
 
 
 class ReplicationRow(NamedTuple):
@@ -168,8 +153,6 @@ class EditedRow(NamedTuple):
 
 
 class ApiKeyRow(NamedTuple):
-    """A token of the service."""
-
     id: str
     secret_sha256: str
     scopes: str
@@ -227,8 +210,6 @@ class DefaultRow(NamedTuple):
 
 
 class TouchedRow(NamedTuple):
-    """An outstanding entry."""
-
     stack_owner: int
     arm: int
     position: int
@@ -237,8 +218,6 @@ class TouchedRow(NamedTuple):
 
 
 class LedgerRow(NamedTuple):
-    """A settled entry."""
-
     replication: int
     stack_owner: int
     arm: int
@@ -297,7 +276,6 @@ class LockedAssignment(NamedTuple):
         return due and self.state == "assigned" and not self.voided
 
     def key(self) -> dict[str, int]:
-        """Return the primary key of the entry."""
         return {
             "experiment": self.experiment,
             "replication": self.replication,
@@ -342,8 +320,6 @@ class HistoryRow(NamedTuple):
 
 
 class EventRow(NamedTuple):
-    """A reported reward."""
-
     assignment: str
     replication: int
     arm: int
@@ -374,12 +350,6 @@ class ProgressRow(NamedTuple):
 # Rows of reports: progress, diagnostics, history
 
 
-class ReplicationTimes(NamedTuple):
-    number: int
-    opened_us: int
-    completed_us: int | None
-
-
 class ReplicationProgress(NamedTuple):
     number: int
     state: str
@@ -404,8 +374,6 @@ class OutcomeRow(NamedTuple):
 
 
 class ChangeRow(NamedTuple):
-    """A line of the history."""
-
     at_us: int
     name: str
     what: str
@@ -420,8 +388,6 @@ class NameRow(NamedTuple):
 
 
 class ExperimentAnswerRow(NamedTuple):
-    """Number of an experiment's calls that were answered with a reason."""
-
     experiment: int
     reason: str
     calls: int
@@ -475,8 +441,6 @@ class VoidCount(NamedTuple):
 
 
 class AnswerRow(NamedTuple):
-    """Number of calls that were answered with a reason."""
-
     reason: str
     calls: int
 

@@ -21,8 +21,9 @@ import sqlite3
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextvars import copy_context
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from threading import Lock
@@ -30,20 +31,93 @@ from typing import Any, TypeVar
 
 from sameluck.errors import Closed, Invalid, Misconfigured, SameluckError, Unavailable
 from sameluck.live.calls.timing import SteadyClock, deadline, seconds_left
-from sameluck.live.databases.base import Work
+from sameluck.live.databases.base import Row, SqlValue, Values, Work, contradiction, deleted
 from sameluck.live.databases.sqlite_file import SqliteFile, check_handles
-from sameluck.live.databases.sqlite_transaction import SqliteTransaction, is_transient, unavailable
-from sameluck.live.databases.statements import check_schema, migrations
+from sameluck.live.databases.statements import check_schema, migrations, numbered, statements
 
 T = TypeVar("T")
 
 MAX_JOBS = 256  # in one transaction
 GATHER_SECONDS = 0.001  # for which a leader waits for other callers
 BUSY_SECONDS = 5.0  # for which another program may hold the file
+# Parameters by number: SQLite binds them faster than by name.
+_STATEMENTS = {name: numbered(source.text, "?") for name, source in statements().items()}
+_REMEDIES = {
+    sqlite3.SQLITE_FULL: "; make room on the disk",
+    sqlite3.SQLITE_IOERR: "; the disk fails, or its file system has become read-only: see the machine's log",
+    sqlite3.SQLITE_READONLY: "; the file has become read-only: check its permissions and its file system",
+}
 
 # A forked process keeps its parent's connections alive: closing them would release the parent's file locks.
 _parent_connections: list[object] = []
 _reopening = Lock()
+
+
+class SqliteTransaction:
+    """A connection that runs statements by name; SQLite has one writer, so that locks are not needed."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self.connection = connection
+        self.rollback_functions: list[Callable[[], object]] = []
+        self.deferred: list[Callable[[], object]] = []
+        self.on_rollback, self.defer = self.rollback_functions.append, self.deferred.append
+
+    def run_work(self, work: Work[T]) -> T:
+        """Return the result of work after the writes that it has deferred."""
+        result = work(self)
+        self._flush()
+        return result
+
+    def _flush(self) -> None:
+        while self.deferred:
+            self.deferred.pop(0)()
+
+    def _execute(self, name: str, values: Values) -> sqlite3.Cursor:
+        if self.deferred:
+            self._flush()
+        text, names = _STATEMENTS[name]
+        return self.connection.execute(text, tuple(map(values.__getitem__, names)))
+
+    def fetch_one(self, row_class: type[Row], name: str, /, **values: SqlValue) -> Row:
+        row = self.find(row_class, name, **values)
+        if row is None:
+            raise deleted()
+        return row
+
+    def find(self, row_class: type[Row], name: str, /, **values: SqlValue) -> Row | None:
+        cursor = self._execute(name, values)
+        cells = cursor.fetchone()
+        cursor.close()  # an unfinished statement would keep the transaction open
+        # `tuple.__new__`, since a NamedTuple's own constructor is a Python function and slower.
+        return None if cells is None else tuple.__new__(row_class, cells)
+
+    def find_many(
+        self, row_class: type[Row], name: str, /, rows: Sequence[Values]
+    ) -> list[Row | None]:
+        return [self.find(row_class, name, **values) for values in rows]
+
+    def fetch_all(self, row_class: type[Row], name: str, /, **values: SqlValue) -> list[Row]:
+        return [tuple.__new__(row_class, cells) for cells in self._execute(name, values)]
+
+    def iterate(self, row_class: type[Row], name: str, /, **values: SqlValue) -> Iterator[Row]:
+        return map(partial(tuple.__new__, row_class), self._execute(name, values))
+
+    def execute(self, name: str, /, **values: SqlValue) -> None:
+        self._execute(name, values)
+
+    def execute_many(self, name: str, /, rows: Iterable[Values]) -> None:
+        self._flush()
+        text, names = _STATEMENTS[name]
+        self.connection.executemany(text, ([row[key] for key in names] for row in rows))
+
+    def lock(self, hashes: Sequence[str]) -> None:
+        pass
+
+    def try_lock(self, hashes: Sequence[str]) -> list[bool]:
+        return [True] * len(hashes)
+
+    def hold_lock(self, lock: Lock) -> None:
+        pass
 
 
 class _Job:
@@ -59,7 +133,7 @@ class _Job:
         self.result: Any = None
         self.error: BaseException | None = None
         self.gate = Lock()
-        self.gate.acquire()
+        self.gate.acquire()  # another thread releases it, once
 
 
 class Sqlite:
@@ -170,6 +244,7 @@ class Sqlite:
             if self._closed:
                 raise Closed("the store is closed")
             self._queue.append(job)
+            # The lead is claimed under the mutex, so that of two callers who arrive together one waits.
             waits, self._leading = self._leading, True
             if not waits:
                 self._next_leader = job
@@ -202,12 +277,16 @@ class Sqlite:
         batch: list[_Job] = []
         try:
             self._gather(batch)
-            self._run(batch)
+            jobs = batch
+            while jobs:
+                jobs = self._try(jobs)
         finally:
             for job in batch:
                 if not job.finished:
                     job.error, job.finished = Unavailable("interrupted; nothing was changed"), True
+            # Before any gate opens: a caller that is woken may call again, and must find the next leader chosen.
             with self._mutex:
+                # An interrupt in `_gather` may have left jobs of the batch in the queue.
                 while self._queue and self._queue[0].finished:
                     self._queue.popleft()
                 self._expected_jobs = len(batch) + len(self._queue)
@@ -235,11 +314,6 @@ class Sqlite:
             self._next_leader = None
             for _ in batch:
                 self._queue.popleft()
-
-    def _run(self, batch: list[_Job]) -> None:
-        """Run jobs as one transaction, again without a job that fails after it has written."""
-        while batch:
-            batch = self._try(batch)
 
     def _try(self, jobs: list[_Job]) -> list[_Job]:
         """Run jobs as one transaction and return those to run again.
@@ -282,13 +356,14 @@ class Sqlite:
         until = min(time.monotonic() + BUSY_SECONDS, *(job.deadline for job in jobs))
         while not self._writer.in_transaction:
             try:
+                # Not a plain BEGIN: a transaction that begins with a read cannot write once another program has.
                 self._writer.execute("BEGIN IMMEDIATE")
             except sqlite3.OperationalError as error:
-                busy = error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY
-                if not busy or time.monotonic() >= until:
+                if _code(error) != sqlite3.SQLITE_BUSY or time.monotonic() >= until:
                     raise
 
     def _roll_back(self, transaction: SqliteTransaction) -> None:
+        # First, even if the rollback fails: caches must not keep what was derived from rows that are not durable.
         for function in transaction.rollback_functions:
             function()
         with contextlib.suppress(sqlite3.Error):
@@ -331,6 +406,7 @@ class Sqlite:
         with contextlib.ExitStack() as unless_kept:
             unless_kept.callback(idle.close)
             yield idle
+            # An open snapshot would keep the writer from emptying the write-ahead log.
             idle.rollback()
             with self._mutex:
                 if not self._closed:
@@ -401,3 +477,24 @@ def migrate(connection: sqlite3.Connection, path: Path | None) -> None:
             connection.backup(copy)
     if steps:
         connection.executescript("\n".join(["BEGIN IMMEDIATE;", *steps, "COMMIT;"]))
+
+
+def unavailable(error: BaseException) -> BaseException:
+    """Return the error for callers of a transaction that an error has ended."""
+    if isinstance(error, sqlite3.IntegrityError):
+        return contradiction(error)
+    if isinstance(error, sqlite3.Error):
+        remedy = _REMEDIES.get(_code(error), "")
+        return Unavailable(f"SQLite could not write, nothing was changed: {error}{remedy}")
+    if isinstance(error, Exception):
+        return error
+    return Unavailable("interrupted; nothing was changed")
+
+
+def is_transient(error: sqlite3.Error) -> bool:
+    """Return True if opening may succeed later: the disk is full or fails, or another program holds the file."""
+    return _code(error) in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_BUSY)
+
+
+def _code(error: sqlite3.Error) -> int:
+    return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF

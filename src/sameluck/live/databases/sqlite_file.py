@@ -70,6 +70,7 @@ class SqliteFile:
         self._header = threading.Lock()
 
     def _lock(self) -> Identity:
+        # A handle that another store of this process has is used again: closing a second one would drop its locks.
         opened = _opened.get(_identity_or_none(self.path) or (-1, -1))
         handle = opened.handle if opened else None
         if opened is None or handle is None:
@@ -77,7 +78,7 @@ class SqliteFile:
         identity = _identity(handle)
         opened = _opened.get(identity) or _Opened()
         try:
-            if opened.locked:
+            if opened.locked:  # the operating system would grant a second lock to the same process
                 raise BlockingIOError
             lock(handle, wait=False, at=LOCKED_BYTE)
         except OSError:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from functools import cache
 from importlib.resources import files
-from operator import itemgetter
 from string import Template
 from typing import NamedTuple, get_type_hints
 
 from sameluck.errors import Invalid, Unknown
-from sameluck.live.databases.base import SqlValue, Values
 from sameluck.live.databases.rows import ListParameters
 
 SQL_TYPES = {bool: "boolean", int: "bigint", float: "float8", str: "text"}
@@ -32,14 +29,13 @@ class Statement(NamedTuple):
 
     text: str
     names: list[str]
-    in_order: Callable[[Values], tuple[SqlValue, ...]]  # puts named values into that order
 
 
 def numbered(sql: str, sign: str) -> Statement:
     """Return a statement whose parameters are written as `sign` and a number from 1 on."""
     names = _Sql(sql).get_identifiers()
     numbers = {name: f"{sign}{number}" for number, name in enumerate(names, start=1)}
-    return Statement(_Sql(sql).substitute(numbers), names, _in_order(names))
+    return Statement(_Sql(sql).substitute(numbers), names)
 
 
 def numbered_for_list(sql: str) -> Statement:
@@ -64,13 +60,7 @@ def numbered_for_list(sql: str) -> Statement:
             text = f"{begin}\nSELECT {expressions.removesuffix(')')} FROM {items}\n{end}"
         else:
             text = text.replace("\nWHERE ", f"\nFROM {items}\nWHERE ", 1)
-    return Statement(text, names, _in_order(names))
-
-
-def _in_order(names: Sequence[str]) -> Callable[[Values], tuple[SqlValue, ...]]:
-    if len(names) == 1:
-        return lambda values: (values[names[0]],)
-    return itemgetter(*names) if names else lambda _: ()
+    return Statement(text, names)
 
 
 class Source(NamedTuple):
@@ -82,7 +72,6 @@ class Source(NamedTuple):
 
 @cache
 def statements() -> dict[str, Source]:
-    """Return every statement by its name."""
     text = (files("sameluck.live.databases") / "statements.sql").read_text(encoding="utf-8")
     by_name: dict[str, Source] = {}
     for section in text.split("\n-- name: ")[1:]:

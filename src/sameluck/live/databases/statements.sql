@@ -17,18 +17,23 @@
 SELECT name FROM experiment ORDER BY id
 
 -- name: experiment
-SELECT id, name, definition, options, status, reason, salt, streams, started_us, fallback, fingerprints, policy_revision
+SELECT id, name, definition, options, status, reason, salt, streams, started_us, fallback, sticky, resumes_as,
+       fingerprints, policy_revision
 FROM experiment
 WHERE name = :name
 
 -- name: experiment_now
-SELECT definition, status, reason, options, fallback, sticky, fingerprints, policy_revision FROM experiment
+SELECT id, name, definition, options, status, reason, salt, streams, started_us, fallback, sticky, resumes_as,
+       fingerprints, policy_revision
+FROM experiment
 WHERE id = :experiment
 
 -- NO KEY UPDATE: an INSERT of a row that refers to the experiment takes a key lock on it and must not wait here. With FOR
 -- UPDATE an assignment would wait for a reward that completes a replication, while the reward waits for the assignment.
 -- name: lock_experiment
-SELECT definition, status, reason, options, fallback, sticky, fingerprints, policy_revision FROM experiment
+SELECT id, name, definition, options, status, reason, salt, streams, started_us, fallback, sticky, resumes_as,
+       fingerprints, policy_revision
+FROM experiment
 WHERE id = :experiment /*pg FOR NO KEY UPDATE */
 
 -- An id is never used again: the history has a row of every experiment, deleted or not.
@@ -70,9 +75,6 @@ UPDATE experiment SET sticky = :sticky WHERE id = :experiment
 UPDATE experiment SET status = :status, reason = :reason,
                       resumes_as = CASE WHEN status IN ('running', 'draining') THEN status ELSE resumes_as END
 WHERE id = :experiment
-
--- name: resumes_as
-SELECT resumes_as FROM experiment WHERE id = :experiment
 
 -- name: set_definition
 UPDATE experiment SET definition = :definition, fingerprints = :fingerprints, policy_revision = :revision
@@ -499,9 +501,6 @@ JOIN entry s ON s.experiment = e.experiment AND s.replication = e.replication AN
 WHERE e.experiment = :experiment AND e.replication >= :first AND e.replication < :stop AND e.owner = -1
 ORDER BY e.experiment, e.replication, e.arm, e.position
 
--- name: replication_times
-SELECT number, opened_us, completed_us FROM replication WHERE experiment = :experiment ORDER BY number
-
 -- name: replication_progress
 SELECT number, state, version, defaulted, voided, opened_us, completed_us FROM replication
 WHERE experiment = :experiment ORDER BY number
@@ -580,9 +579,6 @@ SELECT 1 FROM arrival WHERE experiment = :experiment AND unit = :unit
 
 -- name: erase_arrival
 DELETE FROM arrival WHERE experiment = :experiment AND unit = :unit
-
--- name: salt
-SELECT salt FROM experiment WHERE id = :experiment
 
 -- name: set_salt
 UPDATE experiment SET salt = :salt WHERE id = :experiment

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import chain
 
-from sameluck.live.databases.rows import ACTIVE, CurrentRow, EntryCount, ReplicationTimes
+from sameluck.live.databases.rows import ACTIVE, EntryCount, ExperimentRow, ReplicationProgress
 from sameluck.live.diagnostics.check import Check, Details, diagnostic
 from sameluck.live.diagnostics.snapshot import SECOND, Snapshot
 from sameluck.live.diagnostics.summaries import MAX_VOIDS
@@ -32,7 +32,7 @@ def _rebuild(snapshot: Snapshot) -> Iterator[Check]:
 
 @diagnostic("open slots")
 def _open_slots(snapshot: Snapshot) -> Iterator[Check]:
-    [(_, status, *_)] = snapshot.rows(CurrentRow, "experiment_now")
+    [status] = [row.status for row in snapshot.rows(ExperimentRow, "experiment_now")]
     entries = {"wanted": 0, "assigned": 0}
     entries |= dict(snapshot.rows(EntryCount, "count_entries"))
     names = snapshot.experiment.arm_names
@@ -41,7 +41,7 @@ def _open_slots(snapshot: Snapshot) -> Iterator[Check]:
         row._asdict() | {"arm": names[row.arm]}
         for row in sorted(often, key=lambda row: (-row.times, row.replication))[:MAX_ROWS]
     ]
-    times = snapshot.rows(ReplicationTimes, "replication_times")
+    times = snapshot.rows(ReplicationProgress, "replication_progress")
     took = [row.completed_us - row.opened_us for row in times if row.completed_us is not None]
     slowest = max(took) / SECOND if len(took) >= MIN_COMPLETE else None
     head = min((row for row in times if row.completed_us is None), default=None)
@@ -73,7 +73,7 @@ def _open_slots(snapshot: Snapshot) -> Iterator[Check]:
     yield Check("open slots", verdict, " ".join(sentences), None, details)
 
 
-def _opened(head: ReplicationTimes, age: float) -> str:
+def _opened(head: ReplicationProgress, age: float) -> str:
     if 0 <= age <= LONG_DAYS * DAY:
         return f"open for {duration(age)}."
     return f"opened at {moment(head.opened_us)}, far from the time of this clock: is it right?"

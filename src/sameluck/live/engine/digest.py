@@ -18,7 +18,6 @@ STEP, FIRST, SECOND = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 
 
 def entry_digest(stack_owner: int, arm: int, position: int, value: float) -> int:
-    """Return the digest of one entry."""
     (bits,) = struct.unpack("<Q", struct.pack("<d", value))
     mixed = 0
     for word in (stack_owner + 1, arm, position, bits):
@@ -33,7 +32,9 @@ def entries_digest(stack_owner: Ints, arm: Ints, position: Ints, value: Floats) 
     """Return the sum of the digests of several entries modulo 2^62."""
     words = (stack_owner + 1, arm, position, value.astype("<f8"))
     mixed = np.zeros(value.size, np.uint64)
-    for word in words:
+    for (
+        word
+    ) in words:  # sums and products overflow on purpose: arithmetic modulo 2^64, as with `_MASK`
         mixed += word.view(np.uint64) + np.uint64(STEP)
         mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(FIRST)
         mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(SECOND)

@@ -18,8 +18,7 @@ from sameluck.arrays import Floats
 from sameluck.compilation.functions import is_builtin
 from sameluck.errors import SameluckError
 from sameluck.live.engine.digest import FIRST, SECOND, STEP
-from sameluck.live.engine.object_walker import ObjectWalker
-from sameluck.live.engine.walker import CompiledWalker, PreparedPolicy, empty_results
+from sameluck.live.engine.walker import PreparedPolicy, empty_results, new_walker
 from sameluck.live.options import Reward
 from sameluck.policies.base import needs_binary, select_function_of
 from sameluck.text_forms import write
@@ -41,7 +40,6 @@ def fingerprint(prepared: PreparedPolicy, reward: Reward) -> str:
 
 
 def declared_version(prepared: PreparedPolicy) -> str | None:
-    """Return the version that a Python object declares, or None."""
     make = prepared.make
     if make is None:
         return None
@@ -112,11 +110,7 @@ def _choices(prepared: PreparedPolicy, rewards: Floats, replication: int) -> byt
     """Return the arms that a policy chooses in as many periods as each arm has rewards."""
     arms, periods = rewards.shape
     results = empty_results(prepared.experiment, trajectory=True)
-    walker: CompiledWalker | ObjectWalker
-    if prepared.make is None:
-        walker = CompiledWalker(prepared, replication, np.full(arms, periods), results)
-    else:
-        walker = ObjectWalker(prepared, replication, results)
+    walker = new_walker(prepared, replication, results, np.full(arms, periods))
     for arm in range(arms):
         walker.push(arm, rewards[arm])
     walker.advance()

@@ -1,8 +1,8 @@
-"""State of one replication: the entries that its policies need next. No clock, no database.
+"""Reward stacks, an implementation of the engine protocol: a `Scheduler` and the state of each `Replication`.
 
-The state is a function of the experiment and of the settled entries, in whatever order they were settled. Every
-policy reads settled entries until it needs an unsettled one; reading needs no user. `LiveOptions.order` decides which
-policies may request users. Two policies that need the same entry share one user.
+The state of a replication is a function of the experiment and of the settled entries, in whatever order they were
+settled. Every policy reads settled entries until it needs an unsettled one; reading needs no user.
+`LiveOptions.order` decides which policies may request users. Two policies that need the same entry share one user.
 
 Rewards form stacks, one per stack owner and cell, and an entry is a position in a stack. Without contexts the cell of
 an entry is its arm. Entries may be settled out of order, so a stack has a settled beginning (`depths`) and entries
@@ -11,37 +11,117 @@ after a gap.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, pairwise
-from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
 from sameluck.arrays import Floats, Ints
 from sameluck.errors import Diverged
+from sameluck.experiment import Experiment
 from sameluck.live.engine.digest import MODULUS, entry_digest
-from sameluck.live.engine.object_walker import ObjectWalker
 from sameluck.live.engine.protocol import AUDITED, SHARED, Differences, Entry, Fetch, SettledEntries
-from sameluck.live.engine.walker import CellPosition, CompiledWalker, WalkResults, empty_results
+from sameluck.live.engine.walker import (
+    CellPosition,
+    PreparedPolicy,
+    Walker,
+    WalkResults,
+    new_walker,
+)
+from sameluck.live.options import LiveOptions
+from sameluck.policies.base import as_compiled, memory_of, prepare
+from sameluck.policies.batched import batch_of
+from sameluck.policies.external import External, Makers, maker_of
+from sameluck.randomness.samplers import uniform
+from sameluck.randomness.streams import ALL_POLICIES, AUDIT, stream, subkey, word
 
-if TYPE_CHECKING:
-    from sameluck.live.engine.scheduler import Scheduler
 
-Walker: TypeAlias = CompiledWalker | ObjectWalker  # one policy in one replication
+class Scheduler:
+    """Prepared policies of an experiment, and the order in which they may request users."""
+
+    def __init__(
+        self,
+        experiment: Experiment,
+        options: LiveOptions | None = None,
+        makers: Makers | None = None,
+        stack_owners: Mapping[str, int] | None = None,
+        unread_stack_owners: Collection[int] = (),
+    ) -> None:
+        """Prepare the policies; `stack_owners` numbers the policies' own stacks, by default 1, 2, ..."""
+        self.experiment = experiment
+        options = options or LiveOptions()
+        self.order = options.order
+        self.arm_names = experiment.arm_names
+        self.prepared = [_prepare(experiment, name, makers or {}) for name in experiment.policies]
+        separate = not experiment.design.shares_rewards
+        numbers = stack_owners or {name: k for k, name in enumerate(experiment.policies, start=1)}
+        self.stack_owners = [numbers[name] if separate else SHARED for name in experiment.policies]
+        self.unread_stack_owners = unread_stack_owners
+        self.readers: dict[int, list[int]] = {}  # policies that read the stacks of a stack owner
+        for k, stack_owner in enumerate(self.stack_owners):
+            self.readers.setdefault(stack_owner, []).append(k)
+        self.audit_share = 0.0 if separate else options.audit_share
+
+    def start(self, number: int) -> tuple[Replication, list[Entry]]:
+        walkers = [new_walker(prepared, number) for prepared in self.prepared]
+        replication = Replication(self, number, walkers)
+        for k in range(len(walkers)):
+            replication.advance(k, lambda *_: [])  # nothing is settled yet
+        return replication, replication.want()
+
+    def rebuild(
+        self,
+        number: int,
+        settled: SettledEntries,
+        outstanding: Iterable[Entry],
+        results: Sequence[WalkResults] | None = None,
+    ) -> Replication:
+        replication = Replication(self, number, [])
+        replication.version, replication.digest = settled.value.size, settled.digest()
+        replication.outstanding = set(outstanding)
+        stacks = _load_stacks(replication, settled)
+        for k, stack_owner in enumerate(self.stack_owners):
+            depths = np.array(replication.depths[stack_owner])
+            walker = new_walker(self.prepared[k], number, results[k] if results else None, depths)
+            for cell in np.flatnonzero(depths).tolist():
+                walker.push(cell, stacks[stack_owner, cell])
+            # Once over the whole ledger; then the usual small buffers, and what is left of the stacks for them.
+            walker.advance()
+            walker.shrink_buffers()
+            replication.walkers.append(walker)
+            replication.advance(k, lambda owner, cell, first, stop: stacks[owner, cell][first:stop])
+        return replication
+
+    def audit_entries(
+        self, replication: int, cell: int, positions: Iterable[int]
+    ) -> Iterator[Entry]:
+        """Yield the audits of replayed entries: one more user each, whose reward is only compared."""
+        key = subkey(stream(self.experiment.seed, AUDIT, replication, ALL_POLICIES), cell)
+        for position in positions:
+            if uniform(word(key, position)) < self.audit_share:
+                yield Entry(AUDITED, cell, position)
+
+
+def _prepare(experiment: Experiment, name: str, makers: Makers) -> PreparedPolicy:
+    policy, arms, horizon = experiment.policies[name], experiment.n_arms, experiment.horizon
+    if isinstance(policy, External):
+        batch = min(policy.batch, horizon)
+        return PreparedPolicy(experiment, name, policy, 0, batch, maker_of(name, policy, makers))
+    prepared, batch = prepare(policy, arms, horizon), min(batch_of(policy), horizon)
+    memory = memory_of(prepared, arms)
+    return PreparedPolicy(experiment, name, as_compiled(prepared), memory, batch)
 
 
 class Replication:
-    """States of the policies in one replication, and the outstanding entries."""
+    """States of the policies in one replication, and the outstanding entries: a `ReplicationState`."""
 
-    def __init__(self, engine: Scheduler, number: int, walkers: list[Walker] | None = None) -> None:
+    def __init__(self, engine: Scheduler, number: int, walkers: list[Walker]) -> None:
         self.engine = engine
         self.number = number
         self.version = 0  # number of settled entries
         self.digest = 0  # of the settled entries
         self.taken_back = 0  # how often default rewards were taken back
-        if walkers is None:
-            walkers = [engine.walker(k, number) for k in range(len(engine.prepared))]
-        self.walkers = walkers
+        self.walkers = walkers  # one per policy
         cells = engine.experiment.n_arms
         # Length of each stack's settled beginning without a gap, by stack owner and cell.
         self.depths: dict[int, list[int]] = {
@@ -53,21 +133,13 @@ class Replication:
         self.policies = len(engine.prepared)
         self.periods_done = [0] * self.policies
         self.complete = False  # every policy has reached the horizon
-        # Number of replayed entries with a drawn audit.
-        self.audit_drawn = np.zeros(cells, np.int64)
+        self.audit_drawn = np.zeros(cells, np.int64)  # replayed entries of which audits were drawn
         self.settled_audits: set[Entry] = set()
         # Entries of each shared stack that come from a log, by cell; no policy has to read them.
         self.imported = np.zeros(cells, np.int64)
         self.released: set[Entry] = set()  # settled, but no policy has to read them
 
-    def start(self) -> list[Entry]:
-        """Let every policy choose its first arms; return the entries to want."""
-        for k in range(self.policies):
-            self.advance(k, _nothing_to_fetch)
-        return self.want()
-
     def settle(self, entry: Entry, value: float, fetch: Fetch) -> list[Entry]:
-        """Record a reward and return the entries to want now; `fetch` reads entries settled before."""
         self.outstanding.discard(entry)
         self.version += 1
         self.digest = (self.digest + entry_digest(*entry, value)) % MODULUS
@@ -130,12 +202,10 @@ class Replication:
         }
 
     def needed_by(self, policies: Iterable[int]) -> set[Entry]:
-        """Return the unsettled entries that these policies need next."""
         stack_owners = self.engine.stack_owners
         return {Entry(stack_owners[k], *entry) for k in policies for entry in self.needed[k]}
 
     def want(self) -> list[Entry]:
-        """Return the entries to want now; they are outstanding from then on."""
         wanted = self.needed_by(self._eligible())
         if self.engine.audit_share:
             before, self.audit_drawn = self.audit_drawn, self._replayed()
@@ -157,7 +227,6 @@ class Replication:
         return [k for k in unfinished if self.periods_done[k] == fewest]
 
     def want_afresh(self) -> list[Entry]:
-        """Return the entries to want now and the audits that are neither settled nor outstanding."""
         self.audit_drawn = np.zeros_like(self.audit_drawn)
         return self.want()
 
@@ -175,7 +244,6 @@ class Replication:
         return entries
 
     def all_audits(self) -> set[Entry]:
-        """Return every replayed entry that was drawn for the audit."""
         if not self.engine.audit_share:
             return set()
         return self._audits(np.zeros_like(self.audit_drawn), self._replayed())
@@ -190,10 +258,6 @@ class Replication:
         return ends
 
     def check(self, *, behind: bool = False) -> list[Entry]:
-        """Raise `Diverged` if the ledger differs from what the policies derive from it.
-
-        A replication that is `behind` may lack entries that are needed next; they are returned.
-        """
         self.check_requested()
         missing = self.want()
         for entry in [] if behind else missing:
@@ -201,19 +265,14 @@ class Replication:
         return missing
 
     def check_requested(self) -> None:
-        """Raise `Diverged` if a settled or outstanding entry was not requested by the policies."""
         for entry in _unneeded(self):
             raise _diverged(self, entry, "is outstanding, but no policy needs it")
         for entry in _unread(self):
             raise _diverged(self, entry, "is settled, but no policy reads it")
 
     def adopt(self, requested: set[Entry], *, behind: bool = False) -> list[Entry]:
-        """Take over the entries that other processes have requested; raise `Diverged` if no policy needs one.
-
-        Which entries are requested first depends on the order of the rewards, so `requested` may hold entries that a
-        policy needs later. The replay audit does not depend on that order. A replication that is `behind` may lack
-        entries that are needed next; they are returned.
-        """
+        # Which entries are requested first depends on the order of the rewards, so `requested` may hold entries that
+        # a policy needs later. The replay audit does not depend on that order.
         audits = {entry for entry in self.outstanding if entry.stack_owner == AUDITED} - requested
         needed = self.needed_by(range(self.policies))
         self.outstanding = requested
@@ -227,37 +286,7 @@ class Replication:
         return missing
 
     def differences(self) -> Differences:
-        """Compare the ledger with the policies' requests; missing entries are outstanding from then on."""
         return Differences(_unneeded(self), list(_unread(self)), self.want())
-
-
-def _nothing_to_fetch(*_: int) -> Sequence[float]:
-    raise AssertionError("nothing is settled before the first reward")
-
-
-def rebuild(
-    engine: Scheduler,
-    number: int,
-    settled: SettledEntries,
-    outstanding: Iterable[Entry],
-    results: Sequence[WalkResults] | None = None,
-) -> Replication:
-    """Derive a replication from its ledger; fill `results`, one per policy."""
-    replication = Replication(engine, number, walkers=[])
-    replication.version, replication.digest = settled.value.size, settled.digest()
-    replication.outstanding = set(outstanding)
-    results = results or [empty_results(engine.experiment) for _ in engine.prepared]
-    stacks = _load_stacks(replication, settled)
-    for k, stack_owner in enumerate(engine.stack_owners):
-        depths = np.array(replication.depths[stack_owner])
-        walker = engine.walker(k, number, depths, results[k])
-        for cell in np.flatnonzero(depths).tolist():
-            walker.push(cell, stacks[stack_owner, cell])
-        walker.advance()
-        walker.shrink_buffers()
-        replication.walkers.append(walker)
-        replication.advance(k, lambda owner, cell, first, stop: stacks[owner, cell][first:stop])
-    return replication
 
 
 def _load_stacks(

@@ -8,6 +8,7 @@ its ledger, all rewards at once.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias
 
@@ -20,6 +21,7 @@ from sameluck.errors import Unplayable
 from sameluck.experiment import Experiment
 from sameluck.live.options import Maker
 from sameluck.policies.base import Policy, select, select_function_of
+from sameluck.policies.external import ObjectPair, object_seed
 from sameluck.policies.observations import (
     Observations,
     cell_of,
@@ -32,7 +34,7 @@ from sameluck.trajectories import Trajectory, empty_trajectory
 
 CellPosition: TypeAlias = tuple[int, int]  # a cell and a position in its stack, both from 0
 
-MIN_BUFFER = 8  # rewards per cell
+MIN_BUFFER, OBJECT_BUFFER = 8, 64  # rewards per cell
 
 # Indices of PolicyState.counters and PolicyState.sums
 PERIODS, CHOSEN, LAST_ARM, CHECKPOINTS = 0, 1, 2, 3
@@ -197,11 +199,6 @@ class CompiledWalker:
         return int(self.state.counters[PERIODS])
 
     @property
-    def pulls(self) -> Ints:
-        """Pulls of each arm in these periods."""
-        return self.state.observations.pulls
-
-    @property
     def reads(self) -> Ints:
         """Number of rewards read from the stack of each cell."""
         return self.state.observations.reads
@@ -216,9 +213,9 @@ class CompiledWalker:
         return int(buffers.size[cell] - (buffers.end[cell] - self.reads[cell]))
 
     def push(self, cell: int, values: Sequence[float] | Floats) -> None:
-        """Append the next rewards of a cell's stack to its buffer."""
         buffers = self.buffers
         first, stop = int(buffers.end[cell]), int(buffers.end[cell]) + len(values)
+        # A ring, so that nothing is moved when rewards are read; `buffer_room` keeps it from overwriting unread ones.
         ring = np.arange(first, stop) % buffers.size[cell]
         buffers.values[buffers.offset[cell] + ring] = values
         buffers.end[cell] = stop
@@ -226,7 +223,7 @@ class CompiledWalker:
     def push_if_next(self, cell: int, position: int, values: Sequence[float]) -> None:
         """Append newly settled rewards if they are next in the stack, as far as there is room."""
         if self.buffers.end[cell] != position:
-            return
+            return  # the policy gets them from the ledger (`Fetch`) when it has read so far
         if len(values) == 1 and self._ring:  # the usual case, without array operations
             if position - self.reads[cell] < self._ring:
                 self.buffers.values[cell * self._ring + position % self._ring] = values[0]
@@ -248,7 +245,7 @@ class CompiledWalker:
             raise Unplayable(message) from error
         if failed:
             raise Unplayable(
-                f"policy {prepared.name!r} chose an arm outside 0..{self.pulls.size - 1} in period {failed}; its "
+                f"policy {prepared.name!r} chose an arm outside 0..{self.reads.size - 1} in period {failed}; its "
                 "select function must return an arm's index"
             )
 
@@ -265,6 +262,102 @@ class CompiledWalker:
             cell = int(self.state.cells[0])
             return [(cell, int(self.reads[cell]))]
         return entries_of(self.state.cells[:chosen].tolist(), self.reads)
+
+
+class ObjectWalker:
+    """A policy that is a Python object in one replication, with the methods of `CompiledWalker`.
+
+    Two objects are made with the same seed and given the same rewards (`ObjectPair`); they must choose the same arms.
+    This detects a policy that uses randomness other than its seed at once, not only after a restart.
+    """
+
+    def __init__(self, prepared: PreparedPolicy, replication: int, results: WalkResults) -> None:
+        experiment = prepared.experiment
+        self.prepared = prepared
+        self.results = results
+        self.pulls: Ints = np.zeros(experiment.n_arms, np.int64)
+        self.reads: Ints = np.zeros(experiment.n_arms, np.int64)  # by cell
+        self.total_reward = 0.0
+        self.periods_done = 0
+        self._buffers: dict[int, deque[float]] = {}
+        self._end = np.zeros(experiment.n_arms, np.int64)
+        self._batch: list[int] = []
+        self._checkpoints_passed = 0
+        stream_owner = experiment.design.noise_owner(prepared.name)
+        seed = object_seed(experiment.seed, replication, stream_owner)
+        assert prepared.make is not None
+        self._pair = ObjectPair(prepared.name, prepared.make, experiment.n_arms, seed)
+
+    def buffer_end(self, cell: int) -> int:
+        return int(self._end[cell])
+
+    def buffer_room(self, cell: int) -> int:
+        return max(OBJECT_BUFFER, self.prepared.batch) - len(self._buffers.get(cell, ()))
+
+    def push(self, cell: int, values: Sequence[float] | Floats) -> None:
+        self._buffers.setdefault(cell, deque()).extend(map(float, values))
+        self._end[cell] += len(values)
+
+    def push_if_next(self, cell: int, position: int, values: Sequence[float]) -> None:
+        if self._end[cell] == position and (room := self.buffer_room(cell)):
+            self.push(cell, values[:room])
+
+    def shrink_buffers(self) -> None:
+        self._buffers.clear()
+        self._end[:] = self.reads
+
+    def advance(self) -> None:
+        horizon = self.prepared.experiment.horizon
+        while self.periods_done < horizon:
+            size = min(self.prepared.batch, horizon - self.periods_done)
+            while len(self._batch) < size:
+                self._batch.append(self._pair.choose(self.periods_done + len(self._batch) + 1))
+            counts = np.bincount(self._cells(), minlength=self.reads.size)
+            if (self.reads + counts > self._end).any():
+                return
+            batch, self._batch = self._batch, []
+            for arm in batch:
+                cell = cell_of(arm)
+                self._observe(cell, arm, self._buffers[cell].popleft())
+
+    def _cells(self) -> list[int]:
+        return [cell_of(arm) for arm in self._batch]
+
+    def _observe(self, cell: int, arm: int, reward: float) -> None:
+        self._pair.observe(arm, reward)
+        trajectory = self.results.trajectory
+        if trajectory.arms.size:
+            trajectory.arms[self.periods_done] = arm
+            trajectory.positions[self.periods_done] = self.reads[cell]
+            trajectory.rewards[self.periods_done] = reward
+        self.reads[cell] += 1
+        self.pulls[arm] += 1
+        self.total_reward += reward
+        self.periods_done += 1
+        results, passed = self.results, self._checkpoints_passed
+        if passed < results.checkpoints.size and self.periods_done == results.checkpoints[passed]:
+            results.rewards[passed] = self.total_reward
+            results.pulls[passed] = self.pulls
+            self._checkpoints_passed += 1
+
+    def next_entries(self) -> list[CellPosition]:
+        return entries_of(self._cells(), self.reads)
+
+
+Walker: TypeAlias = CompiledWalker | ObjectWalker
+
+
+def new_walker(
+    prepared: PreparedPolicy,
+    replication: int,
+    results: WalkResults | None = None,
+    stack_sizes: Ints | None = None,
+) -> Walker:
+    """Return a policy at the start of a replication; `stack_sizes` as in `CompiledWalker`."""
+    results = results or empty_results(prepared.experiment)
+    if prepared.make is not None:
+        return ObjectWalker(prepared, replication, results)
+    return CompiledWalker(prepared, replication, stack_sizes, results)
 
 
 def entries_of(cells: Sequence[int], reads: Ints) -> list[CellPosition]:

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, TypeAlias
 from sameluck.errors import Invalid, optional, shown
 from sameluck.files import draft_of, file_path
 from sameluck.live.databases.base import Transaction
-from sameluck.live.databases.rows import CurrentRow, EventRow, HistoryRow
+from sameluck.live.databases.rows import EventRow, ExperimentRow, HistoryRow
 from sameluck.live.engine.protocol import AUDITED
 from sameluck.live.records import moment
 from sameluck.live.state.definition import Definition
@@ -82,7 +82,7 @@ def export(
     with draft_of(target) as draft:
 
         def work(transaction: Transaction) -> int:
-            row = transaction.fetch_one(CurrentRow, "experiment_now", experiment=replications.id)
+            row = transaction.fetch_one(ExperimentRow, "experiment_now", experiment=replications.id)
             definition = replications.current(transaction, row)
             experiment = definition.experiment
             about = {

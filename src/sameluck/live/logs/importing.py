@@ -8,34 +8,100 @@ and users have not changed since. Everything is computed before the transaction 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from sameluck.arrays import Floats
+from sameluck import text_forms
+from sameluck.arrays import Floats, Ints
 from sameluck.errors import Invalid, did_you_mean, shown
 from sameluck.experiment import Experiment
-from sameluck.live.logs.imported import Agreement, Imported, agreement, imported
-from sameluck.live.logs.stacks import LogStacks, write_ledger
+from sameluck.live.databases.base import Transaction
+from sameluck.live.engine.protocol import SHARED, Entry, SettledEntries
+from sameluck.live.engine.replication import Scheduler
+from sameluck.live.engine.walker import empty_results
+from sameluck.live.experiment import LiveExperiment
 from sameluck.live.options import (
     LiveOptions,
     Makers,
     check_fit,
-    check_flags,
     checked_makers,
     experiment_as_run,
 )
-from sameluck.live.start import Start, StartRequest
+from sameluck.live.records import AddedPolicy
 from sameluck.logs.rows import Log, Problem, read_log, refuse_problems
-from sameluck.policies.base import Policy, needs_binary
+from sameluck.policies.base import Policy, is_randomised, needs_binary
 from sameluck.policies.registry import as_policy
+from sameluck.validation import require_flag
+from sameluck.wording import counted, sentence
 
-__all__ = ["ImportRequest", "Imported", "import_log"]
+Fill: TypeAlias = Callable[[Transaction, int, int], None]  # (transaction, experiment, time)
+Start: TypeAlias = Callable[[str, Experiment, LiveOptions, Makers, Fill], LiveExperiment]
 
 MIN_CORRELATION = 0.9  # of the largest possible correlation of reward and row
 MIN_ERRORS = 5.0  # standard errors: by chance with probability 6e-7
 MIN_BLOCK = 5  # rows of an arm that make a block
+
+
+class Imported(NamedTuple):
+    """Result of importing a log."""
+
+    live: LiveExperiment
+    rows: int  # imported
+    skipped: tuple[str, ...]  # rows left out, with the reason
+    replications: tuple[str, ...]  # names in the log; replication 0 is the first
+    lengths: tuple[int, int]  # rows of the shortest replication and of the longest
+    policies: dict[str, AddedPolicy]  # progress of each policy on the log alone
+    agrees: bool | None  # True if `logged_by` would have written the log; None if it was not given
+    agreement: str | None  # the same as text, with the first difference
+
+    def __str__(self) -> str:
+        arms = ", ".join(self.live.experiment.arm_names)
+        lines = [self._sizes(), f"Arms: {arms}.", *self._horizon()]
+        if self.agreement is not None:
+            warning = "" if self.agrees else "BEWARE: "
+            lines.append(sentence(warning + self.agreement))
+        lines += [_progress(policy) for policy in self.policies.values()]
+        lines.append(
+            "Assumed: the arm that a user got did not depend on rewards still to come, no row is missing because of "
+            "its reward, and users have not changed since."
+        )
+        return "\n".join(lines)
+
+    def _sizes(self) -> str:
+        experiment = self.live.experiment
+        left = f", {len(self.skipped):,} left out" if self.skipped else ""
+        more = experiment.replications - len(self.replications)
+        planned = f", {more:,} more are planned" if more else ""
+        return (
+            f"{self.live.name}: {counted(self.rows, 'row')} imported{left}; "
+            f"{counted(len(self.replications), 'replication')} of {counted(experiment.horizon, 'period')}{planned}."
+        )
+
+    def _horizon(self) -> list[str]:
+        (shortest, longest), horizon = self.lengths, self.live.experiment.horizon
+        if shortest == longest == horizon:
+            return []
+        to = f" to {longest:,}" if shortest < longest else ""
+        text = f"Replications of the log have {shortest:,}{to} rows"
+        if longest > horizon:
+            text += "; rows beyond the horizon are kept as further entries of their arms' stacks"
+        if shortest < horizon:
+            text += "; if a replication ends before the horizon, even the policy that wrote the log needs users"
+        if shortest < longest:
+            text += ". Their lengths must not depend on their rewards"
+        return [f"{text}."]
+
+
+def _progress(added: AddedPolicy) -> str:
+    replications = counted(added.replications, "replication")
+    return (
+        f"  {added.policy}: without a user {added.finished:,} of {replications} finished and "
+        f"{counted(added.replayed, 'period')} replayed; at this moment it needs "
+        f"{counted(added.users_at_least, 'user')}"
+    )
 
 
 class ImportRequest(NamedTuple):
@@ -64,8 +130,8 @@ class ImportRequest(NamedTuple):
             raise Invalid(
                 f"import_log: policies must map names to policies, got {shown(self.policies)}"
             )
-        flags = ("skip_bad", "sorted_ok", "mismatch_ok")
-        check_flags(**{flag: getattr(self, flag) for flag in flags})
+        for flag in ("skip_bad", "sorted_ok", "mismatch_ok"):
+            require_flag(flag, getattr(self, flag))
         is_policy = isinstance(self.logged_by, str) and self.logged_by in self.policies
         if self.logged_by is not None and not is_policy:
             raise Invalid(
@@ -133,12 +199,63 @@ def import_log(request: ImportRequest, start: Start) -> Imported:
     log, options, makers = request.read(), request.options, checked_makers(request.makers)
     experiment = request.experiment(log)
     stacks = LogStacks(log)
-    replications = stacks.replay_all(experiment, options, makers, request.logged_by)
-    agreed = agreement(experiment, log, replications, request.logged_by)
+    engine, numbers = Scheduler(experiment, options, makers), range(len(log.replications))
+    replications = [stacks.replay(engine, number, request.logged_by) for number in numbers]
+    agreed = None
+    if request.logged_by is not None:
+        agreed = agreement(experiment, log, replications, request.logged_by)
     refuse_order(request, log, agreed)
-    new = StartRequest(request.name, experiment, options, makers)
-    live = start(new, lambda *at: write_ledger(stacks, replications, *at))
-    return imported(live, log, replications, agreed)
+    fill = partial(stacks.write, replications)
+    live = start(request.name, experiment, options, makers, fill)
+    lengths = np.bincount(log.replication)
+    return Imported(
+        live=live,
+        rows=log.row.size,
+        skipped=tuple(f"{log.unit} {problem.row}: {problem.reason}" for problem in log.problems),
+        replications=log.replications,
+        lengths=(int(lengths.min()), int(lengths.max())),
+        policies={
+            policy: AddedPolicy(
+                policy=policy,
+                replications=len(replications),
+                finished=sum(row.periods_done[k] == experiment.horizon for row in replications),
+                replayed=sum(row.periods_done[k] for row in replications),
+                users_at_least=sum(row.wanted[k] for row in replications),
+                users_so_far=0,
+            )
+            for k, policy in enumerate(experiment.policies)
+        },
+        agrees=agreed and agreed.agrees,
+        agreement=agreed and agreed.text,
+    )
+
+
+class Agreement(NamedTuple):
+    """Comparison of a log with the policy that is said to have written it."""
+
+    agrees: bool
+    text: str
+
+
+def agreement(
+    experiment: Experiment, log: Log, replications: Sequence[LoggedReplication], logged_by: str
+) -> Agreement:
+    policy = experiment.policies[logged_by]
+    name = text_forms.write(policy)
+    differences = [row.difference for row in replications if row.difference is not None]
+    if not differences:
+        return Agreement(agrees=True, text=f"{name} would have written the same log")
+    first, arms = min(differences), experiment.arm_names
+    text = (
+        f"{name} would have written another log; first difference at {log.unit} {first.row}: it would have "
+        f"played {arms[first.policy_arm]!r}, the log has {arms[first.log_arm]!r}; {len(differences):,} of "
+        f"{len(replications):,} replications differ"
+    )
+    if is_randomised(policy, experiment.n_arms):
+        text += " (it is randomised, and the log has other random choices)"
+    if log.problems:
+        text += " (rows that were left out may be the cause)"
+    return Agreement(agrees=False, text=text)
 
 
 def refuse_order(request: ImportRequest, log: Log, agreed: Agreement | None) -> None:
@@ -170,7 +287,10 @@ def sorted_by_reward(log: Log) -> bool:
     arms, |T| is at least 0.9 T_max and at least 5 standard errors.
     """
     total = largest = variance = 0.0
-    for rewards in _stacks(log):
+    stacks = LogStacks(log)
+    for rewards in np.split(stacks.value, np.flatnonzero(stacks.position == 0)[1:]):
+        if rewards.size < 2:
+            continue
         _, index, counts = np.unique(rewards, return_inverse=True, return_counts=True)
         ranks = (np.cumsum(counts) - (counts - 1) / 2)[index]
         weights = 2.0 * np.arange(1, ranks.size + 1) - ranks.size - 1
@@ -180,15 +300,6 @@ def sorted_by_reward(log: Log) -> bool:
         variance += float(weights @ weights) * spread / (ranks.size - 1)
     is_sure = abs(total) >= MIN_ERRORS * math.sqrt(variance) > 0
     return is_sure and abs(total) >= MIN_CORRELATION * largest
-
-
-def _stacks(log: Log) -> Iterator[Floats]:
-    """Yield the rewards of each arm of each replication, if there are two or more."""
-    stack = log.replication * len(log.arms) + log.arm
-    order = np.argsort(stack, kind="stable")
-    for rewards in np.split(log.reward[order], np.flatnonzero(np.diff(stack[order])) + 1):
-        if rewards.size > 1:
-            yield rewards
 
 
 def sorted_by_arm(log: Log) -> bool:
@@ -201,3 +312,117 @@ def sorted_by_arm(log: Log) -> bool:
     judged = [arms for arms in replications if np.sum(np.bincount(arms) >= MIN_BLOCK) > 1]
     blocks = [np.count_nonzero(np.diff(arms)) + 1 for arms in judged]
     return bool(judged) and blocks == [np.unique(arms).size for arms in judged]
+
+
+class Difference(NamedTuple):
+    """First row of a replication at which a policy plays another arm than the log."""
+
+    row: int
+    policy_arm: int
+    log_arm: int
+
+
+class LoggedReplication(NamedTuple):
+    """State of one replication after every policy has run as far as the log reaches."""
+
+    number: int
+    version: int
+    complete: bool
+    periods_done: list[int]  # of each policy
+    wanted: list[int]  # entries that each policy waits for
+    outstanding: list[Entry]
+    difference: Difference | None  # of the policy that wrote the log
+
+
+class LogStacks:
+    """Rows of a log by replication, arm and position."""
+
+    def __init__(self, log: Log) -> None:
+        self.log = log
+        stack = log.replication * len(log.arms) + log.arm
+        order = np.argsort(stack, kind="stable")
+        stack = stack[order]
+        self.replication: Ints = log.replication[order]
+        self.arm: Ints = log.arm[order]
+        self.position: Ints = np.arange(stack.size) - np.searchsorted(stack, stack)
+        self.value: Floats = log.reward[order]
+        numbers = np.arange(len(log.replications) + 1)
+        self.starts: Ints = np.searchsorted(log.replication, numbers)
+        self.settled: Ints = order - self.starts[self.replication] + 1  # the order of the log
+
+    def span(self, number: int) -> slice:
+        return slice(self.starts[number], self.starts[number + 1])
+
+    def entries(self, number: int) -> SettledEntries:
+        span = self.span(number)
+        value = self.value[span]
+        stack_owner, imported = np.full(value.size, SHARED), np.ones(value.size, bool)
+        return SettledEntries(stack_owner, self.arm[span], self.position[span], value, imported)
+
+    def replay(self, engine: Scheduler, number: int, logged_by: str | None) -> LoggedReplication:
+        """Run every policy on a replication, and compare the policy that wrote the log with the log."""
+        experiment = engine.experiment
+        names = list(experiment.policies)
+        results = [empty_results(experiment, trajectory=name == logged_by) for name in names]
+        state = engine.rebuild(number, self.entries(number), [], results)
+        difference = None
+        if logged_by is not None:
+            k = names.index(logged_by)
+            walker = state.walkers[k]
+            next_arms = np.array([arm for arm, _ in walker.next_entries()], np.int64)
+            arms = np.concatenate([results[k].trajectory.arms[: walker.periods_done], next_arms])
+            difference = self._difference(number, arms)
+        wanted = [len(state.needed_by([k])) for k in range(len(names))]
+        state_now = number, state.version, state.complete, state.periods_done
+        return LoggedReplication(*state_now, wanted, state.want(), difference)
+
+    def _difference(self, number: int, policy_arms: Ints) -> Difference | None:
+        span = self.span(number)
+        log_arms = self.log.arm[span]
+        both = min(policy_arms.size, log_arms.size)
+        differs = np.flatnonzero(policy_arms[:both] != log_arms[:both])
+        if differs.size == 0:
+            return None
+        columns = self.log.row[span], policy_arms, log_arms
+        return Difference(*(int(column[differs[0]]) for column in columns))
+
+    def write(
+        self,
+        replications: Sequence[LoggedReplication],
+        transaction: Transaction,
+        experiment: int,
+        now: int,
+    ) -> None:
+        """Write the replications, their entries and the entries that the policies wait for."""
+        key: dict[str, str | float] = {"experiment": experiment}
+        rows = [
+            {
+                **key,
+                "number": replication.number,
+                "state": "complete" if replication.complete else "open",
+                "version": replication.version,
+                "policies": len(replication.periods_done),
+                "complete": replication.complete,
+                "now": now,
+            }
+            for replication in replications
+        ]
+        transaction.execute_many("import_replication", rows)
+        common = {
+            **key,
+            "now": now,
+            "stack_owner": SHARED,
+            "state": "settled",
+            "source": "imported",
+        }
+        names = ("replication", "arm", "position", "value", "settled")
+        columns = zip(*(getattr(self, name).tolist() for name in names), strict=True)
+        # A generator, since a log may have millions of rows.
+        entries = (common | dict(zip(names, values, strict=True)) for values in columns)
+        transaction.execute_many("import_entry", entries)
+        wanted = [
+            {**key, "replication": replication.number, **entry._asdict()}
+            for replication in replications
+            for entry in replication.outstanding
+        ]
+        transaction.execute_many("want", wanted)

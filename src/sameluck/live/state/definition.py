@@ -14,8 +14,8 @@ from sameluck.live.calls.settings import this_process
 from sameluck.live.databases.rows import DefinitionRow
 from sameluck.live.engine.fingerprints import UNKNOWN, fingerprint
 from sameluck.live.engine.protocol import Engine
-from sameluck.live.engine.scheduler import Scheduler
-from sameluck.live.options import LiveOptions, Makers, needs_binary_rewards
+from sameluck.live.engine.replication import Scheduler
+from sameluck.live.options import LiveOptions, Makers
 from sameluck.policies.base import needs_binary
 from sameluck.policies.external import External, maker_of
 
@@ -69,7 +69,7 @@ class Definition:
     def binary_rewards(self) -> bool:
         """True if a policy takes only rewards 0 and 1."""
         missing = any(self.records[name].binary for name in self.missing)
-        return missing or needs_binary_rewards(self.experiment)
+        return missing or any(map(needs_binary, self.experiment.policies.values()))
 
     @cached_property
     def playable(self) -> Engine:

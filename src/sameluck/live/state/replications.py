@@ -31,7 +31,6 @@ from sameluck.live.control.history import History
 from sameluck.live.databases.base import Database, SqlValue, Transaction, Work
 from sameluck.live.databases.rows import (
     ACTIVE,
-    CurrentRow,
     DefinitionRow,
     EntryRow,
     ExperimentRow,
@@ -41,7 +40,6 @@ from sameluck.live.databases.rows import (
     ReplicationMark,
     ReplicationRow,
     SettledRow,
-    TextRow,
     ValueRow,
 )
 from sameluck.live.engine.digest import MODULUS, entry_digest
@@ -157,14 +155,14 @@ class OpenReplications:
         """Return the definition in a row, with the makers of this process unless others are passed."""
         return Definition(row, self.options, self.makers if makers is None else makers)
 
-    def current(self, transaction: Transaction, row: CurrentRow | None = None) -> Definition:
+    def current(self, transaction: Transaction, row: ExperimentRow | None = None) -> Definition:
         """Return the definition in the database, which another process may have changed.
 
         This process uses it from then on, unless it has a later definition already: a reader may see an older state.
         `row` is the experiment's row, if the transaction has read it.
         """
         if row is None:
-            row = transaction.fetch_one(CurrentRow, "experiment_now", experiment=self.id)
+            row = transaction.fetch_one(ExperimentRow, "experiment_now", experiment=self.id)
         definition = self.definition
         if row.policies != definition.row:
             definition = self.define(row.policies)
@@ -215,7 +213,7 @@ class OpenReplications:
     def fail(self, reason: str) -> None:
 
         def work(transaction: Transaction) -> None:
-            row = transaction.fetch_one(CurrentRow, "lock_experiment", experiment=self.id)
+            row = transaction.fetch_one(ExperimentRow, "lock_experiment", experiment=self.id)
             if (row.status, row.reason) != ("failed", reason):
                 self.set_status(transaction, "failed", reason)
 
@@ -454,7 +452,7 @@ class OpenReplications:
         """Open the next replications, or end the experiment if no entry is outstanding, not even of an audit."""
         # Two replications may be completed at the same moment. The experiment's row makes their transactions open the
         # next ones in sequence, so that no number is opened twice and none is left out.
-        row = transaction.fetch_one(CurrentRow, "lock_experiment", experiment=self.id)
+        row = transaction.fetch_one(ExperimentRow, "lock_experiment", experiment=self.id)
         definition = self.current(transaction, row)
         open_now = transaction.fetch_one(NumberRow, "count_open", experiment=self.id).number
         last = transaction.fetch_one(NumberRow, "last_replication", experiment=self.id).number
@@ -482,14 +480,14 @@ class OpenReplications:
         self.states[number] = state
 
     def continue_after(
-        self, transaction: Transaction, before: CurrentRow, open_before: int
+        self, transaction: Transaction, before: ExperimentRow, open_before: int
     ) -> None:
         """Continue after a change of the policies: an ended experiment runs again if it needs users."""
         status, key = before.status, {"experiment": self.id}
         drained = status == "stopped" and not open_before  # an experiment stopped at once stays so
         open_now = transaction.fetch_one(NumberRow, "count_open", **key).number
         if (status == "complete" or drained) and open_now:
-            if not transaction.fetch_one(TextRow, "salt", **key).text:
+            if not before.salt:
                 raise Invalid(
                     "the policies need users, but this experiment's units were forgotten; start another experiment"
                 )

@@ -6,7 +6,7 @@ from functools import partial
 
 from sameluck.errors import Diverged, OtherVersion, Unplayable
 from sameluck.live.databases.base import Transaction
-from sameluck.live.databases.rows import CurrentRow, DigestRow, ReplicationMark
+from sameluck.live.databases.rows import DigestRow, ExperimentRow, ReplicationMark
 from sameluck.live.state.digests import check_digest, marks_of
 from sameluck.live.state.ledger import Ledger
 from sameluck.live.state.replications import OpenReplications
@@ -60,7 +60,7 @@ def verify_or_fail(replications: OpenReplications) -> None:
 
 def _record_versions(transaction: Transaction, replications: OpenReplications) -> None:
     """Store the versions of policies that have none; another process may have stored them before."""
-    transaction.fetch_one(CurrentRow, "lock_experiment", experiment=replications.id)
+    transaction.fetch_one(ExperimentRow, "lock_experiment", experiment=replications.id)
     definition = replications.current(transaction)
     after = definition.with_versions()
     if after != definition.row:

@@ -13,11 +13,12 @@ from typing import Any, NamedTuple, TypeAlias
 
 from sameluck.errors import Closed, OtherVersion, SameluckError, Unavailable
 from sameluck.live import records
+from sameluck.live.calls.call_queue import MAX_BATCH, batches_of, map_valid, result_or_error
 from sameluck.live.calls.settings import SECOND, this_process
+from sameluck.live.calls.timing import time_limit
 from sameluck.live.databases.base import Transaction, Values
 from sameluck.live.databases.rows import (
     ACTIVE,
-    CurrentRow,
     EnrolmentRow,
     EntryRow,
     ExperimentRow,
@@ -26,8 +27,7 @@ from sameluck.live.databases.rows import (
 from sameluck.live.options import fallback_arm
 from sameluck.live.records import Assignment
 from sameluck.live.state.replications import OpenReplications
-from sameluck.live.users.batches import MAX_BATCH, batches_of, map_valid, result_or_error
-from sameluck.live.users.expiry import Expiry
+from sameluck.live.users.rewards import Expiry
 from sameluck.live.users.units import Unit, hash_unit, is_in_traffic_share
 
 WEEK = 7 * 86_400 * SECOND
@@ -78,6 +78,9 @@ class Enrolment:
     def unit_hash(self, unit: object) -> str:
         return hash_unit(unit, self._salt)
 
+    def _in_time(self) -> time_limit:
+        return time_limit(self._settings.timeout, self._settings.breaker)
+
     # Answers
 
     def assign(self, unit: Unit, *, strict: bool) -> Assignment:
@@ -120,24 +123,23 @@ class Enrolment:
         now = self._settings.now()
         if now >= self._next_look:  # another process may have disabled the fallback arm
             self._next_look = now + SECOND
-            with suppress(Unavailable), self._settings.breaker.call(self._settings.timeout):
+            with suppress(Unavailable), self._in_time():
                 self._replications.database.read(self._look)
         return self.not_enrolled(records.NOT_IN_TRAFFIC_SHARE)
 
     def _look(self, transaction: Transaction) -> None:
         """Read the policies and the fallback arm, which another process may have changed."""
-        row = transaction.find(CurrentRow, "experiment_now", experiment=self._id)
+        row = transaction.find(ExperimentRow, "experiment_now", experiment=self._id)
         if row is not None:  # None if the experiment was deleted
             self._replications.current(transaction, row)
             self._fallback = row.fallback
 
     def _assign_hashes(self, hashes: Sequence[str], *, strict: bool) -> list[Assignment]:
-        """Return the answers to units inside the traffic share."""
         # Filled inside the transaction: if the answer to the commit is lost, it tells which assignments may exist.
         made: list[NewAssignment] = []
         diverged = self._replications.definition.other_version
         try:
-            with self._settings.breaker.call(self._settings.timeout):
+            with self._in_time():
                 answers = self._assign_in_time(hashes, made)
         except Closed:
             raise
@@ -212,16 +214,11 @@ class Enrolment:
         self, transaction: Transaction, hashes: Iterable[str], now: int, made: list[NewAssignment]
     ) -> dict[str, Assignment | str]:
         """Enrol the units that are not enrolled, as long as entries are wanted."""
-        due = now + self._expiry.lease
+        common = {"experiment": self._id, "due": now + self._expiry.lease, "now": now}
+        # An id begins with the time, so that new rows go to the end of the index; 80 random bits cannot be guessed.
+        prefix = f"asg_{now // 1000:012x}"
         values: list[dict[str, Any]] = [
-            {
-                "experiment": self._id,
-                "unit": unit_hash,
-                # Time first: new rows go to the end of the index. 80 random bits cannot be guessed.
-                "assignment": f"asg_{now // 1000:012x}{os.urandom(10).hex()}",
-                "due": due,
-                "now": now,
-            }
+            {**common, "unit": unit_hash, "assignment": prefix + os.urandom(10).hex()}
             for unit_hash in hashes
         ]
         # The statement takes the first wanted entry that no other call has locked (SKIP LOCKED): calls do not queue
@@ -270,16 +267,14 @@ class Enrolment:
             if row.disabled:
                 return self.not_enrolled(records.ARM_DISABLED)
             return self._enrolled(row.id, row.arm, records.STICKY)
-        return self.not_enrolled(self._reason_not_enrolled(row, now))
-
-    def _reason_not_enrolled(self, row: EnrolmentRow, now: int) -> str:
+        reason = records.NO_OPEN_SLOT if row.status == "running" else records.DRAINING
         if row.status not in ACTIVE:
-            return records.NOT_RUNNING
-        if self._is_diverged:
-            return records.DIVERGED
-        if row.away_until_us is not None and row.away_until_us > now:
-            return records.EXCLUDED
-        return records.NO_OPEN_SLOT if row.status == "running" else records.DRAINING
+            reason = records.NOT_RUNNING
+        elif self._is_diverged:
+            reason = records.DIVERGED
+        elif row.away_until_us is not None and row.away_until_us > now:
+            reason = records.EXCLUDED
+        return self.not_enrolled(reason)
 
     def _enrolled(self, id: str, arm: int, reason: str) -> Assignment:
         return Assignment(id, self._arm_names[arm], enrolled=True, reason=reason)
@@ -306,7 +301,11 @@ class Enrolment:
         The unit's lock is needed: the transaction that made the assignment may still run on the server. It is only
         tried, because this call holds the locks of its own units: waiting for another's could be a deadlock.
         """
-        batches = self._take_undelivered()
+        batches: list[list[NewAssignment]] = []
+        with self._guard:
+            # At most about a batch: a call that voids too many would miss its deadline, and void none.
+            while self._undelivered and sum(map(len, batches)) < MAX_BATCH:
+                batches.append(self._undelivered.pop(0))
         assignments = list(chain.from_iterable(batches))
         is_locked = transaction.try_lock([assignment.unit_hash for assignment in assignments])
         busy = list(compress(assignments, [not locked for locked in is_locked]))
@@ -320,14 +319,6 @@ class Enrolment:
                 continue
             if row.state == "assigned" and row.exposed_us is None:
                 self._replications.void(transaction, row, now)
-
-    def _take_undelivered(self) -> list[list[NewAssignment]]:
-        """Take at most about a batch: a call that voids too many would miss its deadline, and void none."""
-        batches: list[list[NewAssignment]] = []
-        with self._guard:
-            while self._undelivered and sum(map(len, batches)) < MAX_BATCH:
-                batches.append(self._undelivered.pop(0))
-        return batches
 
     def _put_back(self, batches: list[list[NewAssignment]], busy: list[NewAssignment]) -> None:
         with self._guard:
@@ -343,7 +334,6 @@ class Enrolment:
                     self._answers[answer.reason] += 1
 
     def unwritten_counts(self) -> Counter[str]:
-        """Return the counts of answers, by reason, that are not in the database yet."""
         with self._guard:
             return Counter(self._answers)
 
@@ -362,29 +352,20 @@ class Enrolment:
         # Taken before the write and given back if it fails: a count that came meanwhile is not lost.
         with self._guard:
             answers, self._answers = self._answers, Counter()
-        if answers:
-            transaction.on_rollback(lambda: self._answers.update(answers))
-            rows: list[Values] = [
-                {"experiment": self._id, "reason": reason, "calls": calls}
-                for reason, calls in sorted(answers.items())
-            ]
-            transaction.execute_many("count_answers", rows)
-        self._write_visits(transaction)
-
-    def _write_visits(self, transaction: Transaction) -> None:
-        """Write pending visit counts; skip units locked by another call, so that neither waits for the other."""
-        with self._guard:
             pending = list(self._visits)[:MAX_UNITS]
+        transaction.on_rollback(lambda: self._answers.update(answers))
+        for reason, calls in sorted(answers.items()):
+            transaction.execute("count_answers", experiment=self._id, reason=reason, calls=calls)
+        # Units that another call has locked are left for later, so that neither waits for the other.
         locked = list(compress(pending, transaction.try_lock(pending)))
         with self._guard:
             visits = {unit_hash: self._visits.pop(unit_hash, 0) for unit_hash in locked}
-        if visits:
-            transaction.on_rollback(lambda: self._visits.update(visits))
-            rows: list[Values] = [
-                {"experiment": self._id, "unit": unit_hash, "visits": count}
-                for unit_hash, count in sorted(visits.items())
-            ]
-            transaction.execute_many("count_visits", rows)
+        transaction.on_rollback(lambda: self._visits.update(visits))
+        rows: list[Values] = [
+            {"experiment": self._id, "unit": unit_hash, "visits": count}
+            for unit_hash, count in sorted(visits.items())
+        ]
+        transaction.execute_many("count_visits", rows)
 
     def _note_clock(self, transaction: Transaction, now: int) -> None:
         """Write once a minute how far this machine's clock is ahead, for `sameluck live doctor`."""

@@ -1,4 +1,4 @@
-"""Calls about assignments: exposures, rewards and voids."""
+"""Calls about assignments: exposures, rewards, voids, and the expiry of leases and reward windows."""
 
 from __future__ import annotations
 
@@ -11,17 +11,21 @@ from typing import NamedTuple, TypeAlias, TypeVar
 import numpy as np
 
 from sameluck.errors import Conflict, Diverged, Invalid, SameluckError, Unknown, Unplayable, shown
-from sameluck.live.databases.base import Transaction, Work
-from sameluck.live.databases.rows import LockedAssignment
+from sameluck.live.calls.call_queue import batches_of, map_valid, result_or_error
+from sameluck.live.calls.settings import SECOND
+from sameluck.live.calls.timing import seconds_left, time_limit
+from sameluck.live.databases.base import Transaction, Values, Work
+from sameluck.live.databases.rows import LockedAssignment, TextRow
 from sameluck.live.records import Receipt
 from sameluck.live.state.replications import OpenReplications, PendingWrites
-from sameluck.live.users.batches import batches_of, map_valid, result_or_error
-from sameluck.live.users.expiry import Expiry
-from sameluck.live.users.units import ASSIGNMENT_ID
+from sameluck.live.users.units import ASSIGNMENT_ID, is_id
 from sameluck.validation import require_number
 
 T = TypeVar("T")
 ReceiptOrError: TypeAlias = Receipt | SameluckError
+
+MAX_OVERDUE = 100  # assignments read at once
+SECONDS_PER_EXPIRY = 0.02  # left of the caller's time, or the expiry is not begun
 
 
 class Report(NamedTuple):
@@ -29,6 +33,99 @@ class Report(NamedTuple):
 
     id: str
     value: float
+
+
+class Expiry:
+    """Leases and reward windows of one experiment."""
+
+    def __init__(self, replications: OpenReplications) -> None:
+        options = replications.options
+        self._replications = replications
+        self._now = replications.settings.now
+        self._default = options.reward.default
+        self.explicit = options.exposure == "explicit"
+        self.window = round(options.reward.window_seconds * SECOND)
+        self.lease = round(options.lease_seconds * SECOND) if self.explicit else self.window
+        self._next_sweep = 0
+
+    def tick(self) -> int:
+        """Expire every assignment that is due and return their number."""
+        expired, key = 0, {"experiment": self._replications.id, "limit": MAX_OVERDUE}
+        while True:
+            overdue = self._replications.database.read(
+                lambda t: t.fetch_all(TextRow, "overdue", **key, now=self._now())
+            )
+            for (id,) in overdue:
+                if seconds_left() < SECONDS_PER_EXPIRY:
+                    return expired
+                # One transaction each: a unit's reward must not wait for a hundred expiries.
+                expired += self._replications.write(partial(self._expire_if_due, id=id))
+            if len(overdue) < MAX_OVERDUE:
+                return expired
+
+    def sweep_each_second(self) -> None:
+        """Sweep, unless the last sweep began less than a second ago."""
+        now = self._now()
+        if now >= self._next_sweep:
+            self._next_sweep = now + SECOND
+            self.sweep(lagging=True)
+
+    def sweep(self, *, lagging: bool) -> int:
+        """Expire due assignments and advance lagging replications, using at most half of the call's timeout.
+
+        Return how many assignments and replications were changed.
+        """
+        timeout = self._replications.settings.timeout
+        try:
+            with time_limit(timeout and timeout / 2):
+                advanced = self._replications.advance_lagging() if lagging else 0
+                return advanced + self.tick()
+        except (Diverged, Unplayable):
+            return 0  # the experiment has failed; the unit gets the fallback arm
+
+    def _expire_if_due(self, transaction: Transaction, id: str) -> bool:
+        locked, now = self.read(transaction, id), self._now()
+        is_due = locked.is_due(now)
+        if is_due:
+            self.expire(transaction, locked, now)
+        return is_due
+
+    def expire(self, transaction: Transaction, locked: LockedAssignment, now: int) -> None:
+        """Settle the default reward; void the assignment instead if its unit was not exposed."""
+        if locked.exposed_us is not None or not self.explicit:
+            writes = PendingWrites(transaction)
+            self._replications.settle(writes, locked, self._default, "default", now)
+        else:
+            self._replications.void(transaction, locked, now)
+
+    def lock(self, transaction: Transaction, id: str) -> tuple[LockedAssignment, int]:
+        """Lock an assignment, expire it if it is due, and return it with the time."""
+        locked = self.read(transaction, id)
+        now = self._now()  # read once the lock is held, which may have taken long
+        return self.expired(transaction, locked, now), now
+
+    def expired(
+        self, transaction: Transaction, locked: LockedAssignment, now: int
+    ) -> LockedAssignment:
+        """Return a locked assignment as it is now: expired first if it is due."""
+        if locked.is_due(now):
+            self.expire(transaction, locked, now)
+            locked = self.read(transaction, locked.id)
+        return locked
+
+    def read(self, transaction: Transaction, id: str) -> LockedAssignment:
+        """Lock and return an assignment of this experiment, or raise `Unknown`."""
+        row = None
+        if is_id(id):
+            row = transaction.find(LockedAssignment, "lock_assignment", assignment=id)
+        if row is None or row.experiment != self._replications.id:
+            raise self.unknown(id)
+        return row
+
+    def unknown(self, id: object) -> Unknown:
+        return Unknown(
+            f"no assignment {shown(id)} in experiment {self._replications.name!r}; use the id that assign returned"
+        )
 
 
 class Rewards:
@@ -42,7 +139,7 @@ class Rewards:
         self._time_limit = replications.settings.patience
 
     def _write(self, work: Work[T]) -> T:
-        with self._settings.breaker.call(self._time_limit):
+        with time_limit(self._time_limit, self._settings.breaker):
             return self._replications.write(work)
 
     # Exposures
@@ -65,9 +162,7 @@ class Rewards:
 
     def reward(self, id: str | None, value: float) -> Receipt:
         report = self._checked_report(id, value)
-        if isinstance(report, Receipt):
-            return report
-        receipt = self._write_alone(report)
+        receipt = report if isinstance(report, Receipt) else self._write_alone(report)
         if isinstance(receipt, SameluckError):
             raise receipt
         return receipt
@@ -104,7 +199,7 @@ class Rewards:
 
     def _write_together(self, reports: Sequence[Report]) -> list[ReceiptOrError]:
         try:
-            with self._settings.breaker.call(self._time_limit):
+            with time_limit(self._time_limit, self._settings.breaker):
                 # Not `replications.write`: which reward fails the experiment is only known when each is alone.
                 return self._replications.database.write(
                     partial(self._reward_each, reports=reports)
@@ -120,7 +215,11 @@ class Rewards:
         self, transaction: Transaction, reports: Sequence[Report]
     ) -> list[ReceiptOrError]:
         """Write rewards in their order; a refused reward changes nothing, or the audit log alone."""
-        rows = self._lock_each(transaction, list(dict.fromkeys([id for id, _ in reports])))
+        # All at once, before anything is written: `lock_assignment` orders the rows of a list, so that two lists with
+        # the same replications do not deadlock.
+        ids: list[Values] = [{"assignment": id} for id in dict.fromkeys(id for id, _ in reports)]
+        locks = transaction.find_many(LockedAssignment, "lock_assignment", ids)
+        rows = {row.id: row for row in locks if row and row.experiment == self._replications.id}
         writes = PendingWrites(transaction)
         versions: dict[int, int] = {}  # of replications that this transaction has changed
         receipts: list[ReceiptOrError] = []
@@ -139,17 +238,6 @@ class Rewards:
             receipt, versions[locked.replication] = self._reward(writes, locked, value)
             receipts.append(receipt)
         return receipts
-
-    def _lock_each(
-        self, transaction: Transaction, ids: Sequence[str]
-    ) -> dict[str, LockedAssignment]:
-        """Lock and return the assignments that belong to this experiment."""
-        # All at once, before anything is written: `lock_assignment` orders the rows of a list, so that two lists with
-        # the same replications do not deadlock.
-        values = [{"assignment": id} for id in ids]
-        rows = transaction.find_many(LockedAssignment, "lock_assignment", values)
-        experiment = self._replications.id
-        return {row.id: row for row in rows if row is not None and row.experiment == experiment}
 
     def _reward(
         self, writes: PendingWrites, locked: LockedAssignment, value: float

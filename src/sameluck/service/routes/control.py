@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field, StrictBool, StrictInt, StrictStr
 
 from sameluck.errors import Conflict
 from sameluck.live.experiment import LiveExperiment
-from sameluck.live.start import NOT_STARTED
+from sameluck.live.store import NOT_STARTED
 from sameluck.service.access import Caller, ManageCaller
 from sameluck.service.documents import (
     Name,

@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Response
 from pydantic import Field, StrictStr
 
-from sameluck.live.control.policy_migration import LedgerChanges
+from sameluck.live.control.policy_changes import LedgerChanges
 from sameluck.live.experiment import LiveExperiment
 from sameluck.live.records import AddedPolicy
 from sameluck.service.access import ManageCaller, ReadCaller

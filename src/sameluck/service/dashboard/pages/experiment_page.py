@@ -9,7 +9,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request, Response
 
 from sameluck.live.experiment import LiveExperiment
-from sameluck.live.start import NOT_STARTED
+from sameluck.live.store import NOT_STARTED
 from sameluck.service.dashboard import live_charts
 from sameluck.service.dashboard.experiment_progress import milestones, progress_of
 from sameluck.service.dashboard.overview import Overview

@@ -4,6 +4,9 @@ The experiment runs on the same engine and store as with real users, called as a
 from an environment at the simulation's addresses. Without loss and late rewards, the runs therefore equal the runs of
 `simulate` bit for bit, whatever the traffic. In a non-stationary environment, such as `Drifting`, a reward has the
 distribution of the moment at which its user took part, and a policy that replays it later gets the same reward.
+
+Delays have text forms like policies: `exponential(3600)`, `lognormal(median=60, sigma=1.5)`; a plain number is a
+constant delay.
 """
 
 from __future__ import annotations
@@ -12,21 +15,175 @@ import heapq
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
+from dataclasses import dataclass, fields
+from functools import lru_cache, partial
 from itertools import count
 from random import Random
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, cast
 
-from sameluck.environments.base import EnvironmentLike
+import numpy as np
+
+from sameluck import text_forms
+from sameluck.environments.base import (
+    NO_CONTEXT,
+    EnvironmentLike,
+    draw,
+    law_at,
+    prepared_parameters,
+)
+from sameluck.environments.registry import as_environment
 from sameluck.errors import Conflict, Invalid, shown
+from sameluck.experiment import capabilities_of
 from sameluck.live.databases.rows import ACTIVE
 from sameluck.live.experiment import LiveExperiment
-from sameluck.live.records import ASSIGNED, NOT_RUNNING, Status
-from sameluck.live.rehearsal.traffic import Traffic, UserRewards
-from sameluck.validation import require_callable, require_number, require_whole
+from sameluck.live.options import DAY, MAX_SECONDS
+from sameluck.live.records import ASSIGNED, NOT_RUNNING, AssignmentDetails, Status
+from sameluck.live.state.results import moving_caution
+from sameluck.policies.base import needs_binary
+from sameluck.simulation.rewards import bits_at
+from sameluck.validation import (
+    is_whole,
+    require_callable,
+    require_fields,
+    require_number,
+    require_whole,
+)
 
-DAY = 86_400.0  # seconds
+MAX_CACHED = 10_000  # instances of a prior
 REPORT_SECONDS = 0.2  # of real time, between two calls of `progress`
+
+
+class Constant(NamedTuple):
+    """Constant delay, in seconds."""
+
+    seconds: float = 0.0
+
+    def draw(self, generator: Random) -> float:
+        return self.seconds
+
+
+class Exponential(NamedTuple):
+    """Exponential delays with a mean in seconds."""
+
+    mean: float = 60.0
+
+    def draw(self, generator: Random) -> float:
+        return generator.expovariate(1 / self.mean)
+
+
+class Lognormal(NamedTuple):
+    """Lognormal delays with a median in seconds; `sigma` is the standard deviation of their logarithm."""
+
+    median: float = 60.0
+    sigma: float = 1.0
+
+    def draw(self, generator: Random) -> float:
+        return min(generator.lognormvariate(math.log(self.median), self.sigma), MAX_SECONDS)
+
+
+BOUNDS: dict[str, dict[str, float]] = {  # of the parameters of delays
+    "Constant.seconds": {"at_least": 0, "at_most": MAX_SECONDS},
+    "Exponential.mean": {"above": 0, "at_most": MAX_SECONDS},
+    "Lognormal.median": {"above": 0, "at_most": MAX_SECONDS},
+    "Lognormal.sigma": {"at_least": 0, "at_most": 10},
+}
+
+Delay: TypeAlias = Constant | Exponential | Lognormal
+DELAYS = {text_forms.name_of(delay): delay for delay in (Constant, Exponential, Lognormal)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Traffic:
+    """Users of a rehearsal, and faults in their calls.
+
+    Args:
+        arrivals_per_day: Mean number of calls of `assign` per day; arrivals are independent (Poisson).
+        delay: Seconds from exposure to reward: a number, `exponential(mean)` or `lognormal(median, sigma)`.
+        loss: The share of exposed users whose reward is never reported: the default reward counts.
+        unexposed: Under explicit exposure, the share of users who never see their arm: the lease ends.
+        duplicates: The share of rewards that are reported twice.
+        returning: The share of calls by units that have called before.
+    """
+
+    arrivals_per_day: float = 10_000.0
+    delay: Any = "exponential(60)"
+    loss: float = 0.0
+    unexposed: float = 0.0
+    duplicates: float = 0.0
+    returning: float = 0.0
+
+    def __post_init__(self) -> None:
+        require_number("Traffic.arrivals_per_day", self.arrivals_per_day, above=0, at_most=1e9)
+        for name in ("loss", "duplicates"):
+            require_number(f"Traffic.{name}", getattr(self, name), at_least=0, at_most=1)
+        for name in ("unexposed", "returning"):
+            require_number(f"Traffic.{name}", getattr(self, name), at_least=0, at_most=0.99)
+        object.__setattr__(self, "delay", _as_delay(self.delay))
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, object]) -> Traffic:
+        """Return traffic from plain values, as in a file."""
+        return cls(**require_fields("traffic", values, [item.name for item in fields(cls)]))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values."""
+        return vars(self) | {"delay": text_forms.write(self.delay)}
+
+
+def _as_delay(value: object) -> Delay:
+    """Return a delay from a delay, its text form or a number of seconds."""
+    if isinstance(value, str):
+        text = value
+        try:
+            value = float(text)
+        except ValueError:
+            value = text_forms.parse(text, DELAYS, "delay")
+    if isinstance(value, float) or is_whole(value):
+        value = Constant(value)  # type: ignore[arg-type]
+    if type(value) not in DELAYS.values():
+        raise Invalid(
+            f"Traffic.delay must be a number or one of {', '.join(DELAYS)}, got {shown(value)}"
+        )
+    delay = text_forms.normal_form(cast("Delay", value))
+    for field, number in delay._asdict().items():
+        where = f"{type(delay).__name__}.{field}"
+        require_number(where, number, **BOUNDS[where])
+    return delay
+
+
+class UserRewards:
+    """Rewards of an environment at the simulation's addresses; in a non-stationary one a user counts as a period."""
+
+    def __init__(self, live: LiveExperiment, environment: EnvironmentLike) -> None:
+        self.experiment = live.experiment
+        self.environment = as_environment(environment)
+        self.environment.check(self.experiment.n_arms)
+        for name, policy in self.experiment.policies.items():
+            if not self.environment.binary and needs_binary(policy):
+                raise Invalid(
+                    f"policy {name!r} needs rewards 0 and 1, but the environment has other rewards"
+                )
+        self.shown = text_forms.write_short(self.environment, 160)
+        moves = not capabilities_of(self.environment).is_stationary
+        self.caution = moving_caution(self.experiment, self.shown) if moves else None
+        self._parameters = lru_cache(MAX_CACHED)(self._parameters_of)
+
+    def _parameters_of(self, replication: int) -> text_forms.Parameters:
+        replications = range(replication, replication + 1)
+        seed, n_arms = self.experiment.seed, self.experiment.n_arms
+        return prepared_parameters(self.environment, seed, replications, n_arms)
+
+    def reward(self, assignment: AssignmentDetails, user: int, generator: Random) -> float:
+        """Return the reward of a user's assignment; the reward of an audit is a new draw."""
+        arm, replication = assignment.arm_index, assignment.replication
+        if assignment.audit:
+            bits = np.uint64(generator.getrandbits(64))
+        else:
+            address = replication, assignment.policy, arm, assignment.position
+            bits = bits_at(self.experiment, *address)
+        has_instances = capabilities_of(self.environment).has_instances
+        parameters = self._parameters(replication if has_instances else 0)
+        return float(draw(law_at(parameters, user, NO_CONTEXT), 0, arm, bits))
 
 
 class VirtualClock:
@@ -75,11 +232,12 @@ class Rehearsal(NamedTuple):
         return {**self._asdict(), "status": self.status._asdict(), **more}
 
     def __str__(self) -> str:
+        share = self.turned_away_share
+        percent = f"{share:.1%}" if share < 0.9995 or share == 1 else ">99.9%"
         end = "until the experiment ended" if self.finished else "and the experiment has not ended"
         lines = [
             f"rehearsed {days_text(self.days)} {end}",
-            f"  calls    {self.calls:,} by {self.units:,} units, "
-            f"{_percent(self.turned_away_share)} of them not enrolled",
+            f"  calls    {self.calls:,} by {self.units:,} units, {percent} of them not enrolled",
             f"  users    {self.status.users:,} took part",
             f"  rewards  {self.status.settled - self.status.defaulted:,} observed, "
             f"{self.status.defaulted:,} by default, {self.late:,} came late, {self.duplicates:,} came again",
@@ -95,10 +253,6 @@ def days_text(days: float) -> str:
         if days >= 2 * size:
             return f"{days / size:,.1f} {unit}"
     return f"{days * DAY:,.0f} seconds"
-
-
-def _percent(share: float) -> str:
-    return f"{share:.1%}" if share < 0.9995 or share == 1 else ">99.9%"
 
 
 def rehearse(

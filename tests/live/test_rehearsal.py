@@ -8,7 +8,7 @@ from scipy import stats
 
 import budget
 import sameluck as sl
-from sameluck.live.rehearsal import rehearsal, traffic
+from sameluck.live.rehearsal import Constant, days_text
 
 POLICIES = {"ucb": "ucb1(alpha=0.5)", "thompson": "thompson_bernoulli"}
 THREE = {"ucb": "ucb1", "thompson": "thompson_gaussian", "greedy": "epsilon_greedy"}
@@ -245,7 +245,7 @@ def test_a_late_challenger_is_rehearsed_too(start):
 
 @pytest.mark.slow
 def test_progress_is_the_record_so_far(start, monkeypatch):
-    monkeypatch.setattr(rehearsal, "REPORT_SECONDS", 0.0)
+    monkeypatch.setattr("sameluck.live.rehearsal.REPORT_SECONDS", 0.0)
     seen = []
     outcome = sl.rehearse(start(), BERNOULLI, traffic=CALM, progress=seen.append)
     assert [row.calls for row in seen] == sorted(row.calls for row in seen)
@@ -305,7 +305,7 @@ def test_bad_traffic_is_refused_with_a_message(values, message):
 def test_traffic_comes_back_from_its_plain_values():
     rough = sl.Traffic(delay="lognormal(60, 2)", loss=0.1)
     assert sl.Traffic.from_dict(rough.to_dict()) == rough
-    assert sl.Traffic(delay="90").delay == traffic.Constant(90.0)
+    assert sl.Traffic(delay="90").delay == Constant(90.0)
 
 
 @pytest.mark.parametrize(
@@ -326,7 +326,7 @@ def test_delays_follow_their_law(delay, law):
     [(3, "3.0 days"), (0.5, "12.0 hours"), (0.01, "14.4 minutes"), (0, "0 seconds")],
 )
 def test_a_duration_is_written_in_a_fitting_unit(days, message):
-    assert rehearsal.days_text(days) == message
+    assert days_text(days) == message
 
 
 def test_only_a_live_experiment_is_rehearsed():

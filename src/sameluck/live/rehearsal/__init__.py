@@ -1,1 +1,0 @@
-"""Rehearsal: a live experiment on synthetic users and a virtual clock."""

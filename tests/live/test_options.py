@@ -169,12 +169,12 @@ class TestPlainForm:
     @pytest.mark.parametrize(
         ("values", "message"),
         [
-            ({"ordre": "phase"}, "unknown field 'ordre' in live; did you mean 'order'?"),
-            ({"W": 3}, "unknown field 'W' in live; known: fallback, reward"),
-            ({7: 3}, "unknown field 7 in live"),
-            ([], "live must be an object, got []"),
-            ("phase", "live must be an object, got 'phase'"),
-            (0, "live must be an object, got 0"),
+            ({"ordre": "phase"}, "unknown field 'ordre' in options; did you mean 'order'?"),
+            ({"W": 3}, "unknown field 'W' in options; known: fallback, reward"),
+            ({7: 3}, "unknown field 7 in options"),
+            ([], "options must be an object, got []"),
+            ("phase", "options must be an object, got 'phase'"),
+            (0, "options must be an object, got 0"),
         ],
     )
     def test_refused(self, start, values, message):

@@ -186,11 +186,9 @@ def as_options(options: LiveOptions | Mapping[str, object] | None, **defaults: A
     """Return options, or the options in a mapping; the defaults if None."""
     if isinstance(options, LiveOptions):
         return options
-    return (
-        LiveOptions(**defaults)
-        if options is None
-        else _from_mapping(LiveOptions, options, "options")
-    )
+    if options is None:
+        return LiveOptions(**defaults)
+    return _from_mapping(LiveOptions, options, "options")
 
 
 def options_text(options: LiveOptions, stop_after: int | None = None) -> str:

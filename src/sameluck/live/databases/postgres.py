@@ -45,9 +45,7 @@ CLOCK_SECONDS = 10.0  # between two readings of the server's clock
 PLAN_SECONDS = 10.0  # lifetime of a plan: tables that were empty when it was made may have grown
 CLOSE_SECONDS = 0.5  # to wait for connections that are being made
 CONNECTION_SECONDS = 5.0  # to wait for a connection of the pool
-LOOK_CONNECTIONS = (
-    8  # beside the pool's, for calls inside `looking`; they are closed when they are not used
-)
+LOOK_CONNECTIONS = 8  # beside the pool's, for calls inside `looking`; closed when not used
 MAX_TIMEOUT = 1_000.0  # seconds; a call with more time has no timeout on the server
 BEGIN_WRITING = "BEGIN ISOLATION LEVEL READ COMMITTED"  # the server's default may be another level
 BEGIN_READING = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"

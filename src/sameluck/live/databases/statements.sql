@@ -121,7 +121,7 @@ FROM replication WHERE experiment = :experiment ORDER BY number
 
 -- Erased assignments by replication. The hash of a unit has no r.
 -- name: count_erased
-SELECT replication, COUNT(*) AS total FROM assignment
+SELECT replication AS number, COUNT(*) AS total FROM assignment
 WHERE experiment = :experiment AND unit >= 'er' AND unit < 'es' GROUP BY replication ORDER BY replication
 
 -- name: digests

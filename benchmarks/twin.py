@@ -7,7 +7,8 @@ of the file that TWIN_LINES names. So the work may be stopped at any time, and t
 cells grow together. The effort `long-run` leaves out the draws of the arms, and with them the interval of the effect
 on the copy. Efforts have different experiments. `--keep` adds the lines to the sums of each cell in
 benchmarks/twin_sums.json and removes the file; later experiments continue their numbers. `--table` prints the
-Markdown tables of docs/twin.md. `--drift` measures the test for stationary arms on arms that change.
+Markdown tables of docs/twin.md. `--drift` measures the test for stationary arms on arms that change, `--equality` how
+often equal arms are ruled out.
 
 A cell counts misses of the effect's interval where it is not withheld, of the interval around the observed mean, and
 of the t interval from two replications on. For the guaranteed interval it counts true arms outside the confidence
@@ -33,10 +34,15 @@ import sameluck as sl
 from sameluck.arrays import Floats
 from sameluck.files import write_whole
 from sameluck.inference.twins.bernoulli_confidence_set import bernoulli_confidence_set
-from sameluck.inference.twins.copies import BernoulliCopy
+from sameluck.inference.twins.copies import BernoulliCopy, copy_arms
 from sameluck.inference.twins.draws import drawn_effects
 from sameluck.inference.twins.failures import rare_failures
-from sameluck.inference.twins.intervals import copied_effects, effects_around_mean
+from sameluck.inference.twins.intervals import (
+    admits_equality,
+    copied_effects,
+    effects_around_mean,
+)
+from sameluck.inference.twins.observed_rewards import observed_stacks
 from sameluck.inference.twins.simulations import CopySimulator, Effort, run_long
 from sameluck.inference.twins.stability import check_stability, reasons_to_withhold
 from sameluck.intervals import t_interval
@@ -48,9 +54,11 @@ COUNTS = (1, 2, 5, 10)
 EFFORTS = {
     "long-run": Effort(1_024, 0, 0, 0),
     "brief": Effort(1_024, 100, 32, 0),
+    "draws": Effort(2_048),
     "default": Effort(),
 }
-FIRST_NUMBERS = {"long-run": 0, "brief": 10_000, "default": 20_000}  # numbers of experiments
+# Numbers of experiments
+FIRST_NUMBERS = {"long-run": 0, "brief": 10_000, "default": 20_000, "draws": 30_000}
 LEVEL = 0.95
 BLOCK = 50  # experiments on arms that change
 
@@ -392,6 +400,25 @@ def _drifting_experiments(count: int, fall: float, experiments: int) -> Iterator
             yield replace(whole.part(number * count, count), first=0, experiment=experiment)
 
 
+def equality(experiments: int) -> Iterator[str]:
+    """Yield how often equal arms are ruled out, so that the effect's interval may leave out the true effect 0."""
+    yield "| case | M | experiments | equal arms ruled out % |"
+    yield "|---|---|---|---|"
+    for name in [name for name in CASES if name.startswith("equal")]:
+        for count in (1, 2, 5):
+            admitted = sum(
+                _admits_equal_arms(CASES[name], count, number) for number in range(experiments)
+            )
+            yield f"| {name} | {count} | {experiments} | {100 * (1 - admitted / experiments):.1f} |"
+
+
+def _admits_equal_arms(case: Case, count: int, number: int) -> bool:
+    seed = 2_000_000 * count + number
+    runs = sl.simulate(experiment(case, count, seed), case.environment, workers=1)
+    copy = copy_arms(observed_stacks(runs), None, runs.experiment.arm_names)
+    return admits_equality(copy.tied_arms.equality, LEVEL)
+
+
 def _is_rejected(runs: sl.Runs) -> bool:
     simulator = CopySimulator(runs, workers=1)
     long_run = run_long(runs, None, simulator, EFFORTS["brief"].replications)
@@ -408,9 +435,11 @@ def main() -> None:
     parser.add_argument("--table", action="store_true")
     parser.add_argument("--keep", action="store_true")
     parser.add_argument("--drift", type=int, default=0, metavar="EXPERIMENTS")
+    parser.add_argument("--equality", type=int, default=0, metavar="EXPERIMENTS")
     options = parser.parse_args()
-    if options.drift:
-        for line in drift(options.drift):
+    if options.drift or options.equality:
+        lines = drift(options.drift) if options.drift else equality(options.equality)
+        for line in lines:
             print(line, flush=True)
     elif options.table:
         print(*tables(read()[1]), sep="\n")

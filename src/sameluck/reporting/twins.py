@@ -37,10 +37,11 @@ def title(twin: Twin) -> str:
 
 
 def verdict(twin: Twin) -> str:
-    equality = "The ledger does not rule out equal arms, so the effect may be 0."
-    possible = [equality] if twin.admits_equal_arms else []
-    failures = failure_sentences(twin.failures)
-    return " ".join([*_findings(twin), *possible, *failures, assumption(twin)])
+    sentences = _findings(twin)
+    if twin.admits_equal_arms and not all(map(_is_same_policy, twin.last_effects)):
+        which = "the effect" if len(twin.last_effects) == 1 else "every effect"
+        sentences.append(f"The ledger does not rule out equal arms, so {which} may be 0.")
+    return " ".join([*sentences, *failure_sentences(twin.failures), assumption(twin)])
 
 
 def _findings(twin: Twin) -> list[str]:
@@ -53,7 +54,7 @@ def _findings(twin: Twin) -> list[str]:
 
 def _finding(effect: Effect, *, withheld: bool) -> str:
     pair, over = f"{effect.policy} and {effect.control}", f"over {effect.checkpoint:,} periods"
-    if effect.effect == effect.sd == 0:
+    if _is_same_policy(effect):
         return f"On a copy of your arms, {pair} earn the same {over} in every replication, as the same policy would."
     bounds = f"{percent(effect.level)} interval {amount(effect.low)} to {amount(effect.high)}"
     if amount(abs(effect.effect)) == amount(0.0) and not effect.shows_difference and not withheld:
@@ -66,6 +67,10 @@ def _finding(effect: Effect, *, withheld: bool) -> str:
         near, far = sorted((abs(effect.low), abs(effect.high)))
         return f"{earns} {over} ({percent(effect.level)} interval {amount(near)} to {amount(far)} {word})."
     return f"{earns} {over}, which shows no difference ({bounds})."
+
+
+def _is_same_policy(effect: Effect) -> bool:
+    return effect.effect == effect.sd == 0
 
 
 def assumption(twin: Twin) -> str:
@@ -87,36 +92,34 @@ def suggestion(twin: Twin) -> str | None:
     control, last = source.experiment.control, int(source.checkpoints[-1])
     if not is_interim(source) or twin.withheld:
         return None
-    unsure = [
-        f"{effect.policy} and {effect.control}"
-        for effect in twin.last_effects
-        if effect.control == control and effect.is_undecided
-    ]
-    if unsure:
-        return f"The twin is not sure yet of {listed(unsure)}: continue."
-    # A pair that is the same policy twice has the guaranteed interval 0 to 0.
-    unsure = [
-        f"{interval.policy} and {interval.control}"
-        for interval in twin.guaranteed
-        if (interval.control, interval.checkpoint) == (control, last)
-        and interval.low <= 0 <= interval.high
-        and interval.low < interval.high
-    ]
-    if unsure:
+    with_control = [effect for effect in twin.last_effects if effect.control == control]
+    differing = [effect for effect in with_control if not _is_same_policy(effect)]
+    if not differing:
+        return "The policies never differ on the copy, as the same policy would: the experiment could stop."
+    if unsure := [effect for effect in differing if not effect.shows_difference]:
+        return f"The twin is not sure yet of {_pairs(unsure)}: continue."
+    compared = {effect[:3] for effect in differing}
+    guaranteed = [interval for interval in twin.guaranteed if interval[:3] in compared]
+    if with_zero := [interval for interval in guaranteed if interval.low <= 0 <= interval.high]:
         return (
             "Every interval with the control leaves out 0, but these intervals are for one look. The guaranteed "
-            f"interval, for every look, contains 0 for {listed(unsure)}: continue."
+            f"interval, for every look, contains 0 for {_pairs(with_zero)}: continue."
         )
     unseen = any(failure.met == 0 and failure.checkpoint == last for failure in twin.failures)
     unmet = " Failures that no replication has met are in its effect." if unseen else ""
+    same = " if the policies differ" if len(differing) < len(with_control) else ""
     looks = "The interval is for one look, and stopping at the first look that is sure misses more often"
-    if twin.guaranteed:
+    if guaranteed:
         looks += "; the guaranteed interval, for every look, also leaves out 0"
     return (
-        "The twin is sure already: every interval with the control leaves out 0, so the experiment could stop. That "
-        "rests wholly on stationary arms, also in the future; the anytime interval of compare does not."
+        f"The twin is sure already: every interval with the control leaves out 0{same}, so the experiment could "
+        "stop. That rests wholly on stationary arms, also in the future; the anytime interval of compare does not."
         f"{unmet} {looks}."
     )
+
+
+def _pairs(effects: Sequence[Effect | Guaranteed]) -> str:
+    return listed(f"{effect.policy} and {effect.control}" for effect in effects)
 
 
 def cautions(twin: Twin) -> Iterator[str]:

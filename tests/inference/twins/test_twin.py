@@ -302,6 +302,38 @@ def test_progress_ends_at_its_total(runs):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("limit", [0.0, math.inf])
+def test_a_long_twin_says_beforehand_how_long_it_takes(runs, limit, monkeypatch, caplog):
+    monkeypatch.setattr("sameluck.inference.twins.simulations.LONG_SECONDS", limit)
+    sl.twin(runs, **EFFORT)
+
+    assert ("the twin takes about" in caplog.text) == (limit == 0)
+
+
+@pytest.mark.slow
+def test_the_text_of_equal_arms_does_not_contradict_itself():
+    """No difference is claimed, the reason is given, and a running experiment continues."""
+    policies = {"uniform": "uniform", "ucb": "ucb1(0.5)"}
+    equal = experiment(policies=policies, arms=3, horizon=100, replications=1)
+    runs = sl.simulate(equal, sl.Bernoulli([0.5] * 3))
+    running = replace(
+        runs,
+        environment=None,
+        observed=observed_rewards(runs),
+        experiment=equal.replace(replications=9),
+    )
+    twin = sl.twin(running, **EFFORT)
+
+    assert twin.admits_equal_arms
+    assert not twin.effects[0].shows_difference
+    assert "The ledger does not rule out equal arms, so the effect may be 0." in twin.verdict
+    assert "test of constancy, p = " in twin.verdict
+    assert twin.suggestion == "The twin is not sure yet of ucb and uniform: continue."
+    clear = sl.twin(sl.simulate(experiment(replications=9), sl.Bernoulli([0.9, 0.2])), **EFFORT)
+    assert "rule out equal arms" not in clear.verdict
+
+
+@pytest.mark.slow
 def test_three_policies_and_the_naive_design():
     policies = {"a": "ucb1", "b": "uniform", "c": "batched(ucb1(alpha=2), size=5)"}
     three = experiment(policies=policies, design="naive", replications=1)
@@ -341,6 +373,10 @@ def test_the_same_policy_twice():
 
     assert (twin.effects[0].low, twin.effects[0].high) == (0, 0)
     assert "the same policy" in twin.verdict
+    assert "equal arms" not in twin.verdict
+    running = replace(twin.source, environment=None, experiment=same.replace(replications=9))
+    suggested = replace(twin, long_run=twin.long_run._replace(observed=running)).suggestion
+    assert suggested.startswith("The policies never differ on the copy")
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,8 @@ from sameluck.simulation.workers import Instances, runs_in_each
 from sameluck.validation import require_whole
 
 MIN_DRAW_REPLICATIONS = 20
+LONG_SECONDS = 5  # of a twin, which says so beforehand
+_TRIAL = 512  # replications: fewer would be dominated by the overhead of threads
 
 log = logging.getLogger("sameluck")
 
@@ -145,16 +147,18 @@ class CopySimulator:
             yield runs
 
     def warn_of_time(self, environment: Environment) -> None:
-        """Warn how long Python objects will take, from a few replications."""
-        if has_objects(self.experiment):
-            trial = self.run(environment, range(4 * self.workers))
-            seconds = (trial.seconds or 0.0) * self.expected / trial.replications
-            if seconds > 10:
-                log.warning(
-                    "sameluck: the twin runs Python objects for about %s seconds; fewer replications, draws and "
-                    "draw_replications make it shorter",
-                    f"{float(f'{seconds:.1g}'):,.0f}",
-                )
+        """Warn how long the expected replications will take, from a trial, if that is long."""
+        if not self.expected:
+            return
+        count = min(4 * self.workers if has_objects(self.experiment) else _TRIAL, self.expected)
+        self.expect(count)
+        seconds = (self.run(environment, range(count)).seconds or 0.0) * self.expected / count
+        if seconds > LONG_SECONDS:
+            log.warning(
+                "sameluck: the twin takes about %s seconds; fewer replications, draws and draw_replications make it "
+                "shorter",
+                f"{float(f'{seconds:.1g}'):,.0f}",
+            )
 
     def differences(self, rewards: Floats) -> Floats:
         """Return each pair's difference, policy minus control, of rewards (any, policy, checkpoint)."""

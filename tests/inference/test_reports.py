@@ -4,6 +4,7 @@ import json
 import re
 import shlex
 import sys
+from functools import cache
 from html import unescape
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 import sameluck as sl
 from sameluck import cli
 from sameluck.files import made_with
+from sameluck.inference import simultaneous
 from sameluck.reporting.commands import compare_command, designs_command
 from sameluck.reporting.sentences import about_other_seeds
 
@@ -90,6 +92,69 @@ def test_many_policies_against_the_control_are_counted():
     )
     assert first in text
     assert first in result.verdict
+
+
+OUTCOMES = {
+    "none": {"a": sl.UCB1(1.0), "b": sl.UCB1(1.02), "c": sl.UCB1(1.04)},
+    "some": {"a": sl.UCB1(1.0), "b": sl.UCB1(1.02), "c": sl.Uniform()},
+    "all": {"a": sl.UCB1(1.0), "b": sl.EpsilonGreedy(0.6), "c": sl.Uniform()},
+    "constant": {"a": sl.Always(0), "b": sl.Always(1), "c": sl.Always(2)},
+    "two": {"a": sl.UCB1(1.0), "b": sl.Uniform()},
+    "two equal": {"a": sl.UCB1(1.0), "b": sl.UCB1(1.02)},
+}
+
+
+@cache
+def runs_of(outcome):
+    arms = sl.Bernoulli((1.0, 0.0, 0.0)) if outcome == "constant" else sl.Bernoulli((0.8, 0.4, 0.3))
+    experiment = TWO.replace(policies=OUTCOMES[outcome], arms=3, horizon=100, replications=40)
+    return sl.simulate(experiment, arms)
+
+
+def headline_of(page):
+    return text_of("</style>" + re.search(r'<h2 id="answer".*?</h2>', page, re.DOTALL)[0])
+
+
+@pytest.mark.parametrize("outcome", OUTCOMES)
+@pytest.mark.parametrize("pairs", ["control", "all", "best"])
+@pytest.mark.parametrize("metric", ["reward", "regret", "best_arm_share", "quantile(0.1)"])
+def test_the_headline_claims_what_the_text_claims(metric, pairs, outcome, monkeypatch):
+    """Compare them over metrics, pairs and outcomes; the best policy is named only where all are compared with it."""
+    monkeypatch.setattr(simultaneous, "ROTATIONS", 2_500)
+    runs = runs_of(outcome)
+    for best in (False, True) if metric != "quantile(0.1)" else (False,):
+        result = sl.compare(runs, metric=metric, pairs=pairs, best=best, check=False)
+        page = result.to_html()
+        headline, effects = headline_of(page), result.last_effects
+        differ = sum(effect.shows_difference for effect in effects)
+        if metric == "reward" and outcome == "two" and not best:
+            assert re.fullmatch(r"a earned \d+\.?\d* more than b over 100 periods\.", headline)
+            assert f"{effects[0].policy} earned" in result.verdict
+            assert (effects[0].effect < 0) == ("less than" in result.verdict)
+        else:
+            assert result.verdict.startswith(headline)
+        if best:
+            candidates = [row.policy for row in result.standings if row.may_be_best]
+            assert (" is the best of " in headline) == (len(candidates) == 1)
+        elif pairs == "control":
+            assert not re.search(r"\bbest of|\bmost\b|highest|lowest|leads", headline)
+        if differ == 0 and not best and outcome != "constant":
+            assert "no difference" in headline.lower() or "no interval yet" in headline
+        assert ("chip win" in page.split("card answer")[1].split("</p>")[0]) == (
+            differ > 0 if not best else len(candidates) < len(result.runs.policies)
+        )
+
+
+def test_a_long_table_is_folded_and_its_chart_has_the_bands_of_the_figure():
+    runs = sl.simulate(THREE, BERNOULLI, checkpoints=[50, 100, 150, 200])
+    page = sl.compare(runs, metric="regret", check=False).to_html()
+    card = page.partition("Pseudo-regret of each policy")[2].split("</section>")[0]
+    assert "Every policy and horizon" in card
+    assert card.index("<details") < card.index("<table")
+    assert card.count('class="m-band"') == 1
+    assert card.count('class="m-ghost"') == 2
+    short = sl.compare(runs.at([200]), metric="regret", check=False).to_html()
+    assert "Every policy and horizon" not in short
 
 
 def test_designs_are_drawn_with_the_naive_design_as_measured():

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from sameluck.inference.comparison import Comparison
 
 MAX_TABLE_ROWS = 200
-MAX_METRIC_ROWS = 8  # policies whose metric is shown without a click
+MAX_METRIC_ROWS = 8  # of policies and checkpoints that are shown without a click
 MAX_ARMS = 8  # with a column of their pulls
 
 
@@ -237,7 +237,7 @@ def _metric_card(result: Comparison, curve: Comparison) -> Card:
     words = f"{about}{better} is better. Each interval is of one policy alone."
     header, rows = metric_table(result.values, result.request)
     title = f"{metric.title[:1].upper()}{metric.title[1:]} of each policy"
-    if len(result.runs.policies) > MAX_METRIC_ROWS:
+    if len(rows) > MAX_METRIC_ROWS:
         folded = Folded("Every policy and horizon", Table(header, rows, title))
         return Card(title, words, figure=chart, folded=folded)
     return Card(title, words, header, rows, chart)

@@ -22,7 +22,7 @@ from sameluck.reporting.pages.charts import (
     x_axis,
     y_axis,
 )
-from sameluck.reporting.plots import metric_curves
+from sameluck.reporting.plots import MAX_BANDS, Curve, metric_curves
 from sameluck.wording import amount, digits_for, signed
 
 MIN_GAP_FOR_LABEL = 70.0  # thousandths of the height
@@ -119,21 +119,27 @@ def _columns(effects: Sequence[Effect]) -> tuple[Floats, Floats, Floats, Floats]
 
 
 def metric_chart(values: Sequence[PolicyMetric], metric: Metric) -> Chart:
-    """Return a line for each policy, the best policy's last and in the accent colour."""
+    """Return a line for each policy, the best policy's last and in the accent colour; a few have their bands."""
     sign = -1.0 if metric.lower_is_better else 1.0
     curves = sorted(metric_curves(values), key=lambda curve: sign * curve.effect[-1])
     worst, best = curves[0], curves[-1]
     checkpoints = best.checkpoints
     x = Scale(0, checkpoints[-1])
-    y = scale_around([value for curve in curves for value in curve.effect])
+    banded = [_bounds(curve) for curve in curves] if len(curves) <= MAX_BANDS else []
+    ends = [curve.effect for curve in curves] + [bound for bounds in banded for bound in bounds]
+    y = scale_around(np.concatenate(ends).tolist())
     y_ticks, grid = y_axis(y)
     at = x.at(checkpoints)
     marks = [
+        Mark("band" if curve is best else "ghost", band(at, y.up(low), y.up(high)))
+        for curve, (low, high) in zip(curves if banded else [], banded, strict=True)
+    ]
+    marks += [
         Mark("line" if curve is best else "ghost-line", line(at, y.up(curve.effect)))
         for curve in curves
     ]
     named = curves if len(curves) <= MAX_LABELLED else [worst, best]
-    ends = [(curve.label, float(y.up([curve.effect[-1]])[0]) / 10) for curve in named]
+    line_ends = [(curve.label, float(y.up([curve.effect[-1]])[0]) / 10) for curve in named]
     return Chart(
         label=(
             f"{metric.title} over the horizon: {best.label} ends at {amount(best.effect[-1])}, {worst.label} at "
@@ -142,12 +148,21 @@ def metric_chart(values: Sequence[PolicyMetric], metric: Metric) -> Chart:
         marks=[grid, *marks],
         y_ticks=y_ticks,
         x_ticks=x_axis(x),
-        labels=_end_labels(ends, best.label),
+        labels=_end_labels(line_ends, best.label),
         y_title=metric.title,
         x_title="period of a replication",
         columns=("policy", *(f"{checkpoint:,}" for checkpoint in checkpoints)),
         rows=[(curve.label, *map(amount, curve.effect)) for curve in reversed(curves)],
     )
+
+
+def _bounds(curve: Curve) -> tuple[Floats, Floats]:
+    """Return the bounds of a curve; an infinite bound is drawn at the value."""
+    values, *bounds = (
+        np.asarray(column, float) for column in (curve.effect, curve.low, curve.high)
+    )
+    low, high = (np.where(np.isfinite(bound), bound, values) for bound in bounds)
+    return low, high
 
 
 def _end_labels(ends: Sequence[tuple[str, float]], best: str) -> list[Label]:

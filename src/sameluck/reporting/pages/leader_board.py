@@ -183,6 +183,8 @@ class _Board(NamedTuple):
         digits = digits_of(entry.low, entry.high)
         difference = signed(entry.effect, digits)
         interval = f"{signed(entry.low, digits)} to {signed(entry.high, digits)}"
+        if math.isinf(entry.high - entry.low):
+            interval = "no interval"
         if is_reference:
             difference, interval = "leader" if self.ranks[entry.policy] == 1 else "control", ""
         return BoardRow(
@@ -207,6 +209,6 @@ def _scale(title: str, group: Sequence[BoardEntry]) -> Scale:
     median = _median([abs(entry.effect) for entry in _by_size(group)])
     limit = math.inf if title.startswith("Close") or len(group) < 4 else OFF_SCALE * median
     on_scale = [entry for entry in group if abs(entry.effect) <= limit]
-    ends = [0.0, *(end for entry in on_scale for end in (entry.low, entry.high))]
+    ends = [0.0, *(end for entry in on_scale for end in entry[1:4] if math.isfinite(end))]
     margin = 0.04 * (max(ends) - min(ends) or 1.0)
     return Scale(min(ends) - margin, max(ends) + margin)

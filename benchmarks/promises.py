@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 
 import sameluck as sl
-from sameluck.intervals import anytime_half_widths, obrien_fleming, t_interval
+from sameluck.intervals import Interval, anytime_half_widths, obrien_fleming, t_interval
 
 COUNTS = (5, 10, 20, 50)
 ARMS5 = sl.Bernoulli((0.9, 0.7, 0.5, 0.3, 0.1))
@@ -177,6 +177,11 @@ def sequences(experiments: int) -> Iterator[Row]:
             promised = 0.05 if case.exact else None
             promise = f"anytime, looks from {first}"
             yield Row(promise, name, 100, promised, missed / experiments, experiments)
+        missed = sum(
+            any(not t.low <= truth <= t.high for t in _every_tenth(values))
+            for values in differences
+        )
+        yield Row("t, extended by 10", name, 100, None, missed / experiments, experiments)
         for looks in (5, 10):
             plan = obrien_fleming(100, looks, 0.95)
             missed = sum(
@@ -190,6 +195,11 @@ def sequences(experiments: int) -> Iterator[Row]:
             promised = 0.05 if case.exact else None
             promise = f"O'Brien-Fleming, {looks} looks"
             yield Row(promise, name, 100, promised, missed / experiments, experiments)
+
+
+def _every_tenth(values: np.ndarray) -> Iterator[Interval]:
+    for count in range(10, values.size + 1, 10):
+        yield t_interval(values[:count], 0.95)
 
 
 def _ever_missed(values: np.ndarray, truth: float, first: int) -> bool:

@@ -1,18 +1,20 @@
 """Variance of an effect under each way of sharing or removing noise, relative to plain replay.
 
-    python benchmarks/variance.py [--replications 10000] [--json FILE] [--exploration]
+    python benchmarks/variance.py [--replications 10000] [--json FILE] [--exploration] [--noise]
 
 Prints a Markdown table of variances relative to plain replay, with standard errors, at horizon 1,000. The
 replications are 20 independent experiments. The jackknife over them gives the standard errors, so these contain the
 errors of fitted coefficients and of rare replications.
 
 With --exploration it prints instead how `adjust="exploration"` changes the variance of an effect that is estimated
-from 20, 50 and 200 replications, for policies against UCB1 on arms that are far from 0, equal, or easy.
+from 20, 50 and 200 replications, for policies against UCB1 on arms that are far from 0, equal, or easy. With --noise
+it prints how shared noise changes the variance of a replication's difference, for pairs of randomised policies.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import sys
 from pathlib import Path
@@ -69,6 +71,18 @@ EXPLORED = {
     "Bernoulli .9 to .1": COINS5,
 }
 COUNTS = (20, 50, 200)
+RANDOMISED = {
+    "EpsilonGreedy": sl.EpsilonGreedy(),
+    "EpsilonGreedy(0.05)": sl.EpsilonGreedy(0.05),
+    "ThompsonBernoulli": sl.ThompsonBernoulli(),
+    "ThompsonBernoulli(3, 3)": sl.ThompsonBernoulli(3, 3),
+    "DiscountedThompson": sl.DiscountedThompson(),
+    "GradientBandit": sl.GradientBandit(),
+    "EXP3": sl.EXP3(),
+    "EXP3(0.2)": sl.EXP3(0.2),
+    "EXP3IX": sl.EXP3IX(),
+}
+NOISY = {".9 to .1": COINS5, ".7, .3": COINS2, ".5, .45": sl.Bernoulli((0.5, 0.45))}
 
 
 def variances(case: tuple, design: object, adjust: str | None, replications: int) -> tuple:
@@ -138,6 +152,27 @@ def _effect_ratio(runs: sl.Runs, pair: tuple[str, str], count: int) -> str:
     return f"{ratio:.3g} ({ratio * influence.std() / np.sqrt(len(parts)):.1g})"
 
 
+def print_noise(replications: int) -> None:
+    """Print the variance with shared noise relative to plain replay, the largest ratio first."""
+    ratios: dict[tuple[str, str], list[tuple[float, float]]] = {}
+    for environment in NOISY.values():
+        experiment = sl.Experiment(
+            policies=RANDOMISED, horizon=1_000, replications=replications, seed=13
+        )
+        plain, shared = (
+            sl.simulate(experiment.replace(design=design), environment).rewards[:, :, 0].T
+            for design in (sl.Replay(), sl.Replay(share_noise=True))
+        )
+        for first, second in itertools.combinations(range(len(RANDOMISED)), 2):
+            differences = (rewards[first] - rewards[second] for rewards in (shared, plain))
+            by_experiment = [values.reshape(EXPERIMENTS, -1).var(axis=1) for values in differences]
+            pair = tuple(list(RANDOMISED)[index] for index in (first, second))
+            ratios.setdefault(pair, []).append(ratio_and_error(*by_experiment))
+    print(f"| pair | {' | '.join(NOISY)} |\n|---|{'---|' * len(NOISY)}")
+    for pair, cells in sorted(ratios.items(), key=lambda item: -max(ratio for ratio, _ in item[1])):
+        print(f"| {' v '.join(pair)} | {' | '.join(f'{r:.2f} ({e:.2f})' for r, e in cells)} |")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
@@ -145,10 +180,14 @@ def main() -> None:
     parser.add_argument("--replications", type=int, default=10_000)
     parser.add_argument("--json", type=Path)
     parser.add_argument("--exploration", action="store_true")
+    parser.add_argument("--noise", action="store_true")
     options = parser.parse_args()
     print(f"$ python {' '.join(sys.argv)}\n")
     if options.exploration:
         print_exploration(options.replications)
+        return
+    if options.noise:
+        print_noise(options.replications)
         return
     print("| case | effect | " + " | ".join(WAYS) + " |")
     print("|---|---|" + "---|" * len(WAYS))

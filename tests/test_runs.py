@@ -486,3 +486,39 @@ def test_observed_rewards_of_an_earlier_checkpoint(observed):
 def test_observed_rewards_must_be_as_many_as_users(observed):
     with pytest.raises(sl.Invalid, match="do not agree"):
         dataclasses.replace(observed, observed=observed.observed[1:])
+
+
+def test_runs_that_were_compared_and_then_extended_are_noticed(tmp_path):
+    """By `concat`, by files and at other checkpoints; not without a look, nor by an interval for every look."""
+    policies = {"a": sl.UCB1(), "b": sl.EpsilonGreedy()}
+    experiment = sl.Experiment(policies=policies, arms=2, horizon=20, replications=30)
+    whole = sl.simulate(experiment, "bernoulli(0.6, 0.5)", checkpoints=[10, 20])
+    caution = (
+        "These runs were compared at 10 replications and then extended: this interval is valid only at a number of "
+        'replications that did not depend on earlier results. interval="anytime" is valid at every look.'
+    )
+
+    def parts():
+        return [whole.part(start, 10) for start in (0, 10, 20)]
+
+    def said(runs, **arguments):
+        return caution in sl.compare(runs, check=False, **arguments).cautions
+
+    first, *more = parts()
+    assert not said(sl.Runs.concat([first, *more]))
+    assert not said(first)
+    assert not said(first)
+    assert said(sl.Runs.concat([first, *more]))
+    assert not said(sl.Runs.concat([first, *more]), interval="anytime")
+    at, *more = parts()
+    sl.compare(at.at([20]), check=False)
+    path = tmp_path / "runs.npz"
+    at.save(path)
+    assert said(sl.Runs.concat([sl.Runs.load(path), *more]))
+    later, last = parts()[1:]
+    sl.compare(later, check=False)
+    assert said(sl.Runs.concat([later, last]))
+    extended = sl.Runs.concat([first, more[0]])
+    sl.compare(extended, check=False)
+    both = sl.compare(sl.Runs.concat([extended, more[1]]), check=False).cautions
+    assert any("compared at 10, 20 replications" in text for text in both)

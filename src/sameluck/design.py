@@ -88,7 +88,7 @@ class Replay(Design, _ReplayParameters):
 
     Args:
         share_noise: Share the policies' decision noise too, by (period, arm). Still unbiased; it lowers the
-            variance between policies of one family.
+            variance between policies of one class, and raises it between `EXP3IX` and `EXP3` or `GradientBandit`.
     """
 
     __slots__ = ()

@@ -7,7 +7,7 @@ import json
 import os
 import zipfile
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +46,8 @@ class Runs(Frames):
             their addresses.
         seconds: Duration of the simulation; None if unknown. Not saved.
         notes: Cautions about these runs from a live experiment: what its results wait for, arms that moved.
+        looks: Numbers of the first replication after each comparison of these runs. `compare` adds to them; `at`
+            shares them, `concat` and files keep them, so that runs that were compared and then extended are noticed.
     """
 
     experiment: Experiment
@@ -60,6 +62,7 @@ class Runs(Frames):
     observed: Floats | None = None
     seconds: float | None = None
     notes: tuple[str, ...] = ()
+    looks: set[int] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         """Raise `Invalid` for arrays whose shapes do not agree."""
@@ -90,6 +93,12 @@ class Runs(Frames):
     def replications(self) -> int:
         """Number of complete replications."""
         return int(self.rewards.shape[0])
+
+    @property
+    def earlier_looks(self) -> list[int]:
+        """Numbers of replications at which these runs were compared before they were extended."""
+        counts = (look - self.first for look in self.looks)
+        return sorted(count for count in counts if 0 < count < self.replications)
 
     @property
     def replayed(self) -> Ints:
@@ -188,7 +197,9 @@ class Runs(Frames):
             ends = np.concatenate([[0], np.cumsum(self.depths.sum(axis=(1, 2)))])
             first, stop, _ = rows.indices(self.replications)
             changes["observed"] = self.observed[ends[first] : ends[max(first, stop)]]
-        return replace(self, first=self.first + start, **changes)
+        first = self.first + start
+        looks = {look for look in self.looks if first < look <= first + count}
+        return replace(self, first=first, looks=looks, **changes)
 
     @classmethod
     def concat(cls, parts: Iterable[Runs]) -> Runs:
@@ -224,6 +235,7 @@ class Runs(Frames):
         times = [part.seconds for part in parts if part.seconds is not None]
         seconds = sum(times) if len(times) == len(parts) else None
         notes = tuple(dict.fromkeys(note for part in parts for note in part.notes))
+        arrays["looks"] = set().union(*(part.looks for part in parts))
         return replace(first, experiment=longest, seconds=seconds, notes=notes, **arrays)
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -234,6 +246,7 @@ class Runs(Frames):
             "environment": self.environment and text_forms.write(self.environment),
             "first": self.first,
             "notes": self.notes,
+            **({"looks": sorted(self.looks)} if self.looks else {}),
         }
         names = ("checkpoints", *_BY_REPLICATION)
         named = {name: getattr(self, name) for name in names}
@@ -253,7 +266,8 @@ class Runs(Frames):
             arrays |= {name: about[name] for name in ("environment", "first")}
             # In version 0.1 the excess valued an arm at 0 before its first pull: it depended on the rewards' origin.
             arrays.pop("luck", None)
-            return cls(experiment, notes=tuple(about.get("notes", ())), **arrays)
+            arrays |= {"notes": tuple(about.get("notes", ())), "looks": set(about.get("looks", ()))}
+            return cls(experiment, **arrays)
         except FileNotFoundError:
             raise Invalid(f"no file {str(path)!r}") from None
         except Exception as error:

@@ -283,6 +283,18 @@ def test_ctrl_c_keeps_what_is_complete(tmp_path, capsys, monkeypatch):
     assert sl.Runs.load(path).experiment.seed == 99
 
 
+def test_a_saved_comparison_that_is_extended_gets_a_caution(tmp_path, capsys):
+    path = str(tmp_path / "runs.npz")
+    _, first, _ = run(capsys, *SAVED, "--replications", "10", "--save", path)
+    assert "then extended" not in first
+    _, second, _ = run(capsys, *SAVED, "--replications", "20", "--save", path)
+    assert "These runs were compared at 10 replications and then extended" in " ".join(
+        second.split()
+    )
+    _, anew, _ = run(capsys, *SAVED, "--replications", "20", "--save", path)
+    assert "then extended" not in anew
+
+
 def test_the_environment_may_be_a_log(tmp_path, capsys):
     """Arms have the names of the log; a column that is missing is named."""
     log = tmp_path / "log.csv"

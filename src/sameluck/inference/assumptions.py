@@ -34,6 +34,9 @@ LARGE_VARIANCE = 1.0  # of a pull count, in horizons
 LARGE_SD = 0.7  # of a pull count, in means; about 0.2 for UCB1
 SCALE_FACTOR = 2.0  # between scales that fit
 LIVE_SCALE_FACTOR = 3.0  # where the scale of the rewards is estimated from sums
+# Policies that use shared noise in opposite ways, so that sharing it raises the variance of their difference, by text
+# form (benchmarks/variance.py --noise).
+OPPOSED = ({"exp3", "exp3_ix"}, {"gradient_bandit", "exp3_ix"})
 _MAX_ARMS, _MAX_REPLICATIONS, _DRAWS, _SEED = 5, 3, 120, 0
 _MIN_SURPLUS = 10  # replications beyond the number of arms, to estimate from sums
 
@@ -64,6 +67,7 @@ class Violations(NamedTuple):
     replications_for_skewness: int = 0  # that the most skewed pair needs
     misses: Misses | None = None  # of the most skewed pair, from other seeds or a copy of the arms
     replications_for_interval: int = 0  # that intervals without bounds need
+    opposed_pairs: tuple[Pair, ...] = ()  # whose variance shared noise raises
     unstable_policies: tuple[str, ...] = ()  # whose pull counts vary much between replications
     scale: ScaleMismatch | None = None
 
@@ -105,9 +109,17 @@ def find_violations(
         replications_for_skewness=max(needed.values()) if skewed else 0,
         misses=misses,
         replications_for_interval=_replications_for_interval(effects, request),
+        opposed_pairs=tuple(
+            pair for pair in _pairs(effects) if _are_opposed(runs.experiment, pair)
+        ),
         unstable_policies=tuple(name for name in runs.policies if _is_unstable(runs, name)),
         scale=scale_mismatch(measured_runs),
     )
+
+
+def _are_opposed(experiment: Experiment, pair: Pair) -> bool:
+    families = {text_forms.name_of(type(experiment.policies[name])) for name in pair}
+    return experiment.design.shares_noise and families in OPPOSED
 
 
 def _replications_for_interval(effects: Sequence[Effect], request: Request) -> int:

@@ -26,6 +26,7 @@ def comparison_cautions(result: Comparison) -> tuple[str, ...]:
         *result.runs.notes,
         *movement_caution(result.moving_environment),
         *_interim(result),
+        *_extended(result),
         *_contradicted(result),
         *_few_replications(result),
         *_tail_without_bounds(result),
@@ -33,6 +34,7 @@ def comparison_cautions(result: Comparison) -> tuple[str, ...]:
         *_identical(result),
         *_constant(result),
         *_skewed(result),
+        *_opposed(violations.opposed_pairs),
         *_unstable(result),
         *scale_caution(violations.scale),
     )
@@ -59,6 +61,17 @@ def _interim(result: Comparison) -> Iterator[str]:
             f"{runs.replications:,} of {runs.experiment.replications:,} planned replications: "
             f"{interval} is valid at the planned number only; at interim looks it misses the true effect far too "
             f'often. interval="{ANYTIME.name}" is valid at every look.'
+        )
+
+
+def _extended(result: Comparison) -> Iterator[str]:
+    runs, method = result.runs, result.request.interval_method
+    if runs.earlier_looks and not method.valid_at_every_look:
+        looks = listed((f"{count:,}" for count in runs.earlier_looks), at_most=3)
+        yield (
+            f"These runs were compared at {looks} replications and then extended: this interval is valid only at a "
+            "number of replications that did not depend on earlier results. "
+            f'interval="{ANYTIME.name}" is valid at every look.'
         )
 
 
@@ -167,6 +180,14 @@ def _skewed(result: Comparison) -> Iterator[str]:
         yield (
             f"The differences of {_names(violations.skewed_pairs)} are skewed: rare replications weigh heavily, and "
             f"with {runs.replications:,} the interval is only approximate; {remedy}"
+        )
+
+
+def _opposed(pairs: Sequence[Pair]) -> Iterator[str]:
+    if pairs:
+        yield (
+            f"Shared noise raises the variance of the difference of {_names(pairs)}, because these policies use it "
+            'in opposite ways. The design "replay" without share_noise is more precise.'
         )
 
 

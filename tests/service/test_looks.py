@@ -6,9 +6,10 @@ import threading
 
 import pytest
 
-from sameluck.errors import Invalid
+from sameluck.errors import Invalid, Missing
 from sameluck.live.experiment import LiveExperiment
-from sameluck.service.looks import Looks
+from sameluck.service import looks
+from sameluck.service.looks import Looks, Streams
 
 SECONDS = 30  # until a test that hangs fails
 
@@ -98,7 +99,105 @@ def test_every_viewer_gets_the_error_and_the_next_look_is_made_again():
     run(scenario)
 
 
-@pytest.mark.parametrize("hindrance", ["diagnostics", "runs", "export", "add_policy"])
+class Endless:
+    """File without an end, and the error that ended it."""
+
+    def __init__(self):
+        self.pieces, self.ended = 0, threading.Event()
+
+    def __call__(self, *arguments, **_options):
+        try:
+            while True:
+                arguments[-1].write(b"x" * looks.PIECE_BYTES)
+                self.pieces += 1
+        except BrokenPipeError:
+            self.ended.set()
+            raise
+
+
+def test_a_stream_waits_for_its_reader_and_ends_when_the_reader_leaves():
+    async def scenario():
+        streams, write = Streams(1), Endless()
+        stream = await streams.begin(write)
+        pieces = aiter(stream)
+        for _ in range(20):
+            assert await anext(pieces) == b"x" * looks.PIECE_BYTES
+        await asyncio.sleep(0.1)
+        assert write.pieces <= 20 + looks.MAX_PIECES + 2
+        stream.leave()
+        assert await asyncio.to_thread(write.ended.wait, SECONDS)
+        # The thread is free again.
+        short = await streams.begin(lambda file: file.write(b"end"))
+        assert [piece async for piece in short] == [b"end"]
+
+    run(scenario)
+
+
+def test_a_stream_whose_reader_stalls_ends(monkeypatch):
+    monkeypatch.setattr(looks, "STALLED_SECONDS", 0.05)
+
+    async def scenario():
+        write = Endless()
+        _reader = await Streams(1).begin(write)
+        assert await asyncio.to_thread(write.ended.wait, SECONDS)
+
+    run(scenario)
+
+
+def test_an_error_of_a_stream_reaches_its_reader():
+    def write(file):
+        file.write(b"x" * 2 * looks.PIECE_BYTES)
+        raise Invalid("later")
+
+    def fail(_file):
+        raise Invalid("at once")
+
+    async def scenario():
+        with pytest.raises(Invalid, match="at once"):
+            await Streams(1).begin(fail)
+        with pytest.raises(Invalid, match="later"):
+            [piece async for piece in await Streams(1).begin(write)]
+
+    run(scenario)
+
+
+def test_an_export_that_nobody_waits_for_any_more_does_not_begin():
+    async def scenario():
+        streams, first, second = Streams(1), Endless(), Endless()
+        stream = await streams.begin(first)
+        waiting = asyncio.create_task(streams.begin(second))
+        await asyncio.sleep(0.05)
+        waiting.cancel()
+        await asyncio.wait([waiting])
+        stream.leave()
+        assert await asyncio.to_thread(first.ended.wait, SECONDS)
+        await asyncio.sleep(0.05)
+        assert second.pieces == 0
+
+    run(scenario)
+
+
+def test_an_export_ends_when_its_client_goes(server, monkeypatch):
+    write = Endless()
+    monkeypatch.setattr("sameluck.service.routes.results.write_export", write)
+    with server.http() as http:
+        http.post("/v1/experiments", json={**server.socks, "name": "exported"})
+        with http.stream("GET", "/v1/experiments/exported/export") as response:
+            assert response.status_code == 200
+            next(response.iter_raw())
+    assert write.ended.wait(SECONDS)
+
+
+def test_an_export_that_cannot_begin_is_a_problem(served, monkeypatch):
+    def write(*_arguments, **_options):
+        raise Missing("needs pyarrow")
+
+    monkeypatch.setattr("sameluck.service.routes.results.write_export", write)
+    served.start()
+    assert served.http.get("/v1/experiments/socks/export").status_code == 501
+
+
+@pytest.mark.parametrize("hindrance", ["diagnostics", "runs", "add_policy"])
 def test_operators_wait_for_no_look_and_for_no_long_change(served, monkeypatch, hindrance):
     """Every thread for looks and for long changes is busy, and more of both wait."""
     served.start()
@@ -109,7 +208,6 @@ def test_operators_wait_for_no_look_and_for_no_long_change(served, monkeypatch, 
     hindering = {
         "diagnostics": [("GET", f"{path}/diagnostics?silence_is_zero={flag}") for flag in (0, 1)],
         "runs": [("GET", f"{path}/results?level=0.{digit}") for digit in range(5, 10)],
-        "export": [("GET", f"{path}/export")] * 8,
         "add_policy": [("POST", f"{path}/policies")] * 8,
     }[hindrance]
 

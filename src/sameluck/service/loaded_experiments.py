@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from functools import partial
-from typing import NamedTuple, TypeVar
+from typing import BinaryIO, NamedTuple, TypeVar
 
 from anyio import CapacityLimiter, to_thread
 
@@ -28,13 +28,13 @@ from sameluck.live.options import Makers
 from sameluck.live.records import NOT_RUNNING, Assignment, AssignmentDetails, Receipt
 from sameluck.live.store import Store
 from sameluck.live.users.units import Unit
-from sameluck.service.looks import Looks
+from sameluck.service.looks import Looks, Stream, Streams
 
 S = TypeVar("S", LiveExperiment, Store)
 T = TypeVar("T")
 
 # Threads of the lanes. A look is mostly computation, and two threads use two cores.
-QUICK_THREADS, CHANGE_THREADS, LOOK_THREADS = 4, 2, 2
+QUICK_THREADS, CHANGE_THREADS, LOOK_THREADS, STREAM_THREADS = 4, 2, 2, 4
 CHECK_SECONDS = 1.0  # for a write that tests the database, and between two such tests
 RECHECK_SECONDS = 1.0  # between two looks for an experiment of the same name
 MAX_REMEMBERED = 100_000  # assignments whose experiment is known without a query
@@ -68,7 +68,7 @@ class LoadedExperiments:
         self._recheck_at: dict[str, float] = {}  # by experiment, in monotonic seconds
         self._names: dict[str, str] = {}  # of experiments, by the id of an assignment
         self._quick, self._changes = CapacityLimiter(QUICK_THREADS), CapacityLimiter(CHANGE_THREADS)
-        self._looks = Looks(LOOK_THREADS)
+        self._looks, self._streams = Looks(LOOK_THREADS), Streams(STREAM_THREADS)
         self._check_lock = asyncio.Lock()
         self._checked_at = -CHECK_SECONDS
         self._writable = True
@@ -173,6 +173,19 @@ class LoadedExperiments:
         return await self._for_experiment(
             name,
             lambda loaded: self._looks.make((loaded.live.id, *key), partial(look, loaded.live)),
+        )
+
+    async def stream(
+        self, name: str, write: Callable[[LiveExperiment, BinaryIO], object]
+    ) -> Stream:
+        """Return a file that is written as it is read."""
+
+        def write_file(live: LiveExperiment, file: BinaryIO) -> None:
+            with looking():
+                write(live, file)
+
+        return await self._for_experiment(
+            name, lambda loaded: self._streams.begin(partial(write_file, loaded.live))
         )
 
     async def compute(self, work: Callable[[], T], *key: Hashable) -> T:

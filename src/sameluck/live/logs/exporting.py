@@ -10,10 +10,12 @@ from __future__ import annotations
 import csv
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from io import TextIOWrapper
 from itertools import count, islice
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, BinaryIO, NamedTuple, TypeAlias
 
 from sameluck.errors import Invalid, optional, shown
 from sameluck.files import draft_of, file_path
@@ -32,6 +34,7 @@ FORMULAS = ("=", "+", "-", "@", "\t", "\r")  # first characters of text that a s
 # A column's type: whole, number, text, truth, or time (microseconds; ISO 8601 in text, a timestamp in Parquet).
 ColumnTypes: TypeAlias = dict[str, str]
 Row: TypeAlias = tuple[Any, ...]
+Rows: TypeAlias = Generator[Row, None, None]
 _ADDRESS: ColumnTypes = {"arm": "text", "arm_index": "whole", "position": "whole"}
 LEDGER: ColumnTypes = (
     {"replication": "whole", "policy": "text"}
@@ -68,7 +71,7 @@ class ExportTable(NamedTuple):
     about: Mapping[str, object]
 
 
-Writer: TypeAlias = Callable[[Path, ExportTable], None]
+Writer: TypeAlias = Callable[[BinaryIO, ExportTable], None]
 
 
 def export(
@@ -78,31 +81,37 @@ def export(
     if not isinstance(what, str) or what not in TABLES:
         raise Invalid(f"export: what must be {' or '.join(TABLES)}, got {shown(what)}")
     target = file_path("export", path)
-    writer = FORMATS[format_of(target, format)]
-    with draft_of(target) as draft:
+    format = format_of(target, format)
+    with draft_of(target) as draft, draft.open("wb") as file:
+        return write_export(replications, file, what=what, format=format)
 
-        def work(transaction: Transaction) -> int:
-            row = transaction.fetch_one(ExperimentRow, "experiment_now", experiment=replications.id)
-            definition = replications.current(transaction, row)
-            experiment = definition.experiment
-            about = {
-                "kind": "experiment",
-                "name": replications.name,
-                "what": what,
-                "definition": experiment.to_dict(),
-                "digest": experiment.digest,
-                "streams": streams.VERSION,
-                "options": replications.options.to_dict(),
-                "status": row.status,
-            }
-            read, row_kind, columns = TABLES[what]
-            counter = count()  # takes a number per row
-            source = read(transaction, replications.id, definition)
+
+def write_export(replications: OpenReplications, file: BinaryIO, *, what: str, format: str) -> int:
+    """Write the bytes of an export to a file as they are read, and return the number of its rows."""
+
+    def work(transaction: Transaction) -> int:
+        row = transaction.fetch_one(ExperimentRow, "experiment_now", experiment=replications.id)
+        definition = replications.current(transaction, row)
+        experiment = definition.experiment
+        about = {
+            "kind": "experiment",
+            "name": replications.name,
+            "what": what,
+            "definition": experiment.to_dict(),
+            "digest": experiment.digest,
+            "streams": streams.VERSION,
+            "options": replications.options.to_dict(),
+            "status": row.status,
+        }
+        read, row_kind, columns = TABLES[what]
+        counter = count()  # takes a number per row
+        # Closed before the transaction ends, also if the file cannot be written: a server's cursor is part of it.
+        with closing(read(transaction, replications.id, definition)) as source:
             rows = (row for row, _ in zip(source, counter, strict=False))
-            writer(draft, ExportTable(row_kind, columns, rows, about))
-            return next(counter)
+            FORMATS[format](file, ExportTable(row_kind, columns, rows, about))
+        return next(counter)
 
-        return replications.database.read(work)
+    return replications.database.read(work)
 
 
 def format_of(path: Path, format: str | None) -> str:
@@ -119,7 +128,7 @@ def format_of(path: Path, format: str | None) -> str:
     return format
 
 
-def _ledger(transaction: Transaction, id: int, definition: Definition) -> Iterator[Row]:
+def _ledger(transaction: Transaction, id: int, definition: Definition) -> Rows:
     """Yield every entry in order with its assignment, then the voided assignments."""
     arms, policies = definition.experiment.arm_names, definition.owner_names
     for statement in ("history", "voided"):
@@ -133,7 +142,7 @@ def _ledger(transaction: Transaction, id: int, definition: Definition) -> Iterat
             yield *entry, state, row.value, row.source, audit, row.id, row.unit, *times
 
 
-def _rewards(transaction: Transaction, id: int, definition: Definition) -> Iterator[Row]:
+def _rewards(transaction: Transaction, id: int, definition: Definition) -> Rows:
     """Yield every reported reward with its outcome, in order of arrival."""
     arms = definition.experiment.arm_names
     for row in transaction.iterate(EventRow, "events", experiment=id):
@@ -153,9 +162,17 @@ def _with_text_times(columns: ColumnTypes, rows: Iterable[Row]) -> Iterator[list
         yield values
 
 
-def _write_csv(path: Path, table: ExportTable) -> None:
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
+@contextmanager
+def _text(file: BinaryIO) -> Iterator[TextIOWrapper]:
+    """Yield a file for text in UTF-8; the binary file stays open."""
+    text = TextIOWrapper(file, encoding="utf-8", newline="")
+    yield text
+    text.detach()
+
+
+def _write_csv(file: BinaryIO, table: ExportTable) -> None:
+    with _text(file) as text:
+        writer = csv.writer(text, lineterminator="\n")
         writer.writerow(table.columns)
         for values in _with_text_times(table.columns, table.rows):
             writer.writerow([_cell(value) for value in values])
@@ -168,15 +185,15 @@ def _cell(value: object) -> object:
     return f"'{value}" if isinstance(value, str) and value.startswith(FORMULAS) else value
 
 
-def _write_jsonl(path: Path, table: ExportTable) -> None:
+def _write_jsonl(file: BinaryIO, table: ExportTable) -> None:
     names, encode = ["kind", *table.columns], json.JSONEncoder(ensure_ascii=False).encode
-    with path.open("w", encoding="utf-8", newline="") as file:
-        file.write(encode(table.about) + "\n")
+    with _text(file) as text:
+        text.write(encode(table.about) + "\n")
         for values in _with_text_times(table.columns, table.rows):
-            file.write(encode(dict(zip(names, [table.row_kind, *values], strict=True))) + "\n")
+            text.write(encode(dict(zip(names, [table.row_kind, *values], strict=True))) + "\n")
 
 
-def _write_parquet(path: Path, table: ExportTable) -> None:
+def _write_parquet(file: BinaryIO, table: ExportTable) -> None:
     arrow, parquet = optional("pyarrow", "data"), optional("pyarrow.parquet", "data")
     types = {
         "whole": arrow.int64(),
@@ -189,7 +206,7 @@ def _write_parquet(path: Path, table: ExportTable) -> None:
         [(name, types[type_name]) for name, type_name in table.columns.items()],
         metadata={"sameluck": json.dumps(table.about, ensure_ascii=False)},
     )
-    with parquet.ParquetWriter(path, schema) as writer:
+    with parquet.ParquetWriter(file, schema) as writer:
         while rows := list(islice(table.rows, CHUNK)):
             columns = zip(*rows, strict=True)
             pairs = zip(columns, schema, strict=True)

@@ -38,9 +38,16 @@ def templates() -> Environment:
     return result
 
 
+def render(template: str, /, **values: object) -> str:
+    return templates().get_template(template).render(**values)
+
+
 def page(template: str, status: int = 200, /, **values: object) -> Response:
+    return respond_page(render(template, **values), status)
+
+
+def respond_page(text: str, status: int = 200) -> Response:
     """Return a page with an ETag, so that a browser can ask for changes only."""
-    text = templates().get_template(template).render(**values)
     headers = {**HEADERS, "ETag": f'"{hashlib.sha256(text.encode()).hexdigest()[:32]}"'}
     return Response(text, status, headers, media_type="text/html")
 

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
-from contextlib import suppress
 from pathlib import Path as File
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, BinaryIO, Literal
+from urllib.parse import quote
 
 from fastapi import APIRouter, Query, Response
-from fastapi.responses import FileResponse
 from pydantic import BaseModel
-from starlette.background import BackgroundTask
 
 from sameluck.errors import Invalid
 from sameluck.files import to_json
 from sameluck.inference.interval_methods import INTERVALS
 from sameluck.intervals import check_level
 from sameluck.live.experiment import LiveExperiment
-from sameluck.live.logs.exporting import MEDIA_TYPES
+from sameluck.live.logs.exporting import MEDIA_TYPES, write_export
 from sameluck.runs import Runs
 from sameluck.service.access import ReadCaller
 from sameluck.service.documents import (
@@ -32,6 +29,7 @@ from sameluck.service.documents import (
     respond,
     respond_text,
 )
+from sameluck.service.looks import StreamResponse
 from sameluck.wording import counted
 
 router = APIRouter(prefix="/v1/experiments/{name}", tags=["results"])
@@ -243,7 +241,7 @@ async def history(name: Name, caller: ReadCaller) -> Response:
     return respond({"changes": [change._asdict() for change in changes]})
 
 
-@router.get("/export", response_class=FileResponse, responses={200: _FILE})
+@router.get("/export", response_class=Response, responses={200: _FILE})
 async def export(
     name: Name,
     caller: ReadCaller,
@@ -252,25 +250,13 @@ async def export(
 ) -> Response:
     """Return the ledger, or every reported reward, as a file; in CSV no text is a spreadsheet formula."""
 
-    def work(live: LiveExperiment) -> str:
-        handle, path = tempfile.mkstemp(suffix=f".{format}")
-        os.close(handle)
-        try:
-            live.export(path, what=what, format=format)
-        except BaseException:
-            _remove(path)
-            raise
-        return path
+    def write(live: LiveExperiment, file: BinaryIO) -> None:
+        write_export(live.open_replications, file, what=what, format=format)
 
-    path = await caller.experiments.look(name, work, object())
-    return FileResponse(
-        path,
-        media_type=MEDIA_TYPES[format],
-        filename=f"{name}-{what}.{format}",
-        background=BackgroundTask(_remove, path),
-    )
-
-
-def _remove(path: str) -> None:
-    with suppress(OSError):
-        os.unlink(path)
+    stream = await caller.experiments.stream(name, write)
+    file_name = f"{name}-{what}.{format}"
+    quoted = quote(file_name)
+    is_plain = quoted == file_name
+    field = f'filename="{file_name}"' if is_plain else f"filename*=utf-8''{quoted}"
+    headers = {"Content-Disposition": f"attachment; {field}"}
+    return StreamResponse(stream, media_type=MEDIA_TYPES[format], headers=headers)

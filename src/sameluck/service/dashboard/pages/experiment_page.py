@@ -13,7 +13,12 @@ from sameluck.live.store import NOT_STARTED
 from sameluck.service.dashboard import live_charts
 from sameluck.service.dashboard.experiment_progress import milestones, progress_of
 from sameluck.service.dashboard.overview import Overview
-from sameluck.service.dashboard.page_responses import PageRoute, page, unless_unchanged
+from sameluck.service.dashboard.page_responses import (
+    PageRoute,
+    render,
+    respond_page,
+    unless_unchanged,
+)
 from sameluck.service.dashboard.stack_drawing import Stacks, stacks_of
 from sameluck.service.dashboard.visitors import CurrentVisitor, path_of
 from sameluck.service.documents import Name
@@ -46,8 +51,10 @@ async def show_experiment(
     # A refresh replaces only parts of a page, and the notices are not among them.
     if not request.headers.get("x-refresh"):
         visitor.session.notices.clear()
-    make = partial(page, "experiment.html", visitor=visitor, notices=notices, **values)
-    return unless_unchanged(request, await experiments.compute(make, make))
+    make = partial(render, "experiment.html", visitor=visitor, notices=notices, **values)
+    # Tabs of one session show the same page.
+    shared = (name, *key, visitor.session.form_key, *notices)
+    return unless_unchanged(request, respond_page(await experiments.compute(make, *shared)))
 
 
 def _values(overview: Overview, policy: str) -> dict[str, object]:

@@ -92,7 +92,8 @@ class TestOneWriter:
         assert "PostgreSQL" in message
         assert "\n" not in message
 
-        assert sl.open(url_of(tmp_path), read_only=True).names() == []
+        with sl.open(url_of(tmp_path), read_only=True) as reader:
+            assert reader.names() == []
         holder.communicate("")
         sl.open(url_of(tmp_path)).close()
 

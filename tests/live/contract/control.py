@@ -224,6 +224,18 @@ class ControlRules:
         assert (live.status().status, live.status().opened) == ("stopped", 4)
         assert_same(live.runs(), simulated(live.experiment), 4)
 
+    def test_policies_change_with_a_thousand_open_replications(self, scenario: Scenario) -> None:
+        """The changes of all replications wait to be written at once."""
+        live = scenario.start(
+            {"fixed": "always(0)"}, replications=1_000, options=options(open_replications=1_000)
+        )
+        joining = live.add_policy("late", "always(1)")
+        assert (joining.replications, live.status().wanted) == (1_000, 2_000)
+        assert len(live.remove_policy("late").differences) == 1_000
+        assert live.status().wanted == 1_000
+        scenario.serve(live)
+        assert live.verify() == 1_000
+
     def test_a_name_that_is_taken_is_refused(self, scenario: Scenario) -> None:
         """And so is every policy that would be added to an A/A rehearsal."""
         live = scenario.start()

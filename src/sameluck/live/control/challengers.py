@@ -124,7 +124,7 @@ class Challenger(NamedTuple):
         """Use the definition with the challenger, and settle the entries settled since it was derived."""
         self.replications.set_definition(self.transaction, after)
         outstanding = self.replications.outstanding(self.transaction)
-        progress = []
+        progress, writes = [], PendingWrites(self.transaction)
         for row in self._all(ReplicationRow, "replications"):
             replication = derived.get(row.number)
             if replication is None or not replication.can_catch_up(row):
@@ -136,7 +136,6 @@ class Challenger(NamedTuple):
                 state.outstanding = outstanding.get(row.number, set())
                 replication = replication._replace(progress=_progress(state))
                 self.replications.states[row.number] = state
-                writes = PendingWrites(self.transaction)
                 self.replications.write_state(writes, state, state.want_afresh(), now)
             progress.append(replication.progress)
         return progress

@@ -57,8 +57,11 @@ class PostgresTransaction:
         return self._connection
 
     def _run_deferred(self) -> None:
-        while self._deferred:
-            self._deferred.pop(0)()
+        # All are taken out first: a statement of a deferred write runs what is deferred before it.
+        while deferred := self._deferred.copy():
+            self._deferred.clear()
+            for write in deferred:
+                write()
 
     def _send(self, statement: Statement, values: Values) -> None:
         self._run_deferred()

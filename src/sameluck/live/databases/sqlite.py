@@ -69,8 +69,11 @@ class SqliteTransaction:
         return result
 
     def _flush(self) -> None:
-        while self.deferred:
-            self.deferred.pop(0)()
+        # All are taken out first: a statement of a deferred write runs what is deferred before it.
+        while deferred := self.deferred.copy():
+            self.deferred.clear()
+            for write in deferred:
+                write()
 
     def _execute(self, name: str, values: Values) -> sqlite3.Cursor:
         if self.deferred:

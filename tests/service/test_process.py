@@ -144,24 +144,27 @@ def test_a_server_that_is_killed_and_restarted_under_load_loses_and_doubles_noth
             assert time.monotonic() < until
             time.sleep(0.05)
 
-    users = [threading.Thread(target=serve_users, args=(10**6 * n,)) for n in range(4)]
-    with running(tmp_path, "--port", port, "--db", url) as (process, http):
-        assert http.post("/v1/experiments", json=EXPERIMENT).status_code == 201
-        for user in users:
-            user.start()
-        wait_for_more()
-        process.kill()
-        process.wait()
+    users = [threading.Thread(target=serve_users, args=(10**6 * n,)) for n in range(8)]
+    for kill in range(2):
+        with running(tmp_path, "--port", port, "--db", url) as (process, http):
+            if not kill:
+                assert http.post("/v1/experiments", json=EXPERIMENT).status_code == 201
+                for user in users:
+                    user.start()
+            wait_for_more()
+            process.kill()
+            process.wait()
     with running(tmp_path, "--port", port, "--db", url):
         wait_for_more()
         ended.set()
         for user in users:
             user.join()
-    client.close()
+        client.close()
     with sl.open(url) as store:
         live = store.load("socks")  # verified
         assert {id: live.describe(id).value for id in acknowledged} == acknowledged
         assert live.status().settled == len(acknowledged)
+        assert live.status().waiting == 0, "a unit is enrolled without an answer"
 
 
 def call_either(servers, path, body):

@@ -7,6 +7,7 @@ coroutines with a sender that never suspends.
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import wraps
 from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
@@ -43,7 +44,11 @@ class ClientCore:
         self._connection = connection
 
     async def close(self) -> None:
-        """Close the connections."""
+        """Void the assignments of units whose answer was lost, if the service answers, and close the connections."""
+        with suppress(SameluckError):
+            while names := self._connection.experiments_to_void:
+                # Nobody waits for an arm, so that the service gets more time.
+                await void_undelivered(self._connection, names[0], is_assign=False)
         await self._connection.close()
 
     async def names(self) -> list[str]:
@@ -171,16 +176,17 @@ class AsyncRemoteExperiment:
 
         If the service is unavailable or does not answer in time, the unit gets the fallback arm with the reason
         UNAVAILABLE, unless `strict`, which raises `Unavailable`. If the service enrolled the unit nevertheless, its
-        assignment is voided once the service answers again.
+        assignment is voided before the next assignment, or when the client is closed.
         """
         require_flag("strict", strict)
+        sent: list[Unit] = []
         try:
-            await self._void_undelivered()
+            await void_undelivered(self._connection, self.name)
+            sent.append(unit)
             answer = await self._connection.send(self._calls.assign(unit), is_assign=True)
         except BaseException as error:
-            return self._undelivered([unit], error, strict=strict)
-        self._note([unit], [answer])
-        return answer
+            return self._undelivered(sent, error, strict=strict)
+        return self._delivered(unit, answer)
 
     async def assign_many(
         self, units: Iterable[Unit], *, strict: bool = False
@@ -189,25 +195,32 @@ class AsyncRemoteExperiment:
         answers: list[Assignment | SameluckError] = []
         require_flag("strict", strict)
         for batch in _batches("assign_many: units", units):
+            sent: list[Unit] = []
             try:
-                await self._void_undelivered()
+                await void_undelivered(self._connection, self.name)
+                sent.extend(batch)
                 call = self._calls.assign_many(batch)
                 received = await self._connection.send(call, is_assign=True)
             except BaseException as error:
-                answers += [self._undelivered(batch, error, strict=strict)] * len(batch)
+                answers += [self._undelivered(sent, error, strict=strict)] * len(batch)
             else:
-                self._note(batch, received)
-                answers += received
+                answers += [
+                    self._delivered(unit, answer) if isinstance(answer, Assignment) else answer
+                    for unit, answer in zip(batch, received, strict=True)
+                ]
         return answers
 
-    def _note(self, units: Sequence[Unit], answers: Sequence[Assignment | SameluckError]) -> None:
-        """Remember the units that got their arm, and the fallback arm, which an operator may have changed."""
-        for unit, answer in zip(units, answers, strict=True):
-            if isinstance(answer, Assignment):
-                if answer.enrolled:
-                    self._connection.add_delivered(self.name, unit)
-                else:
-                    self._fallback = answer.arm
+    def _delivered(self, unit: Unit, answer: Assignment) -> Assignment:
+        """Remember a unit that got its arm, or the fallback arm, which an operator may have changed.
+
+        Return the answer; the fallback answer if another call is voiding the unit's assignment at this moment.
+        """
+        if not answer.enrolled:
+            self._fallback = answer.arm
+        elif not self._connection.add_delivered(self.name, unit):
+            error = Unavailable("another call is voiding the unit's assignment; assign it again")
+            return self._undelivered([unit], error, strict=False)
+        return answer
 
     def _undelivered(
         self, units: Sequence[Unit], error: BaseException, *, strict: bool
@@ -221,15 +234,6 @@ class AsyncRemoteExperiment:
         if not is_unavailable or isinstance(error, Closed) or self._fallback is None:
             raise error
         return Assignment(None, self._fallback, enrolled=False, reason=UNAVAILABLE)
-
-    async def _void_undelivered(self) -> None:
-        if units := self._connection.take_undelivered(self.name):
-            try:
-                await self._connection.send(self._calls.void_units(units), is_assign=True)
-            except BaseException as error:
-                if _may_be_lost(error):  # tried again before the next assignment
-                    self._connection.add_undelivered(self.name, units)
-                raise
 
     async def reward(self, id: str | None, value: float) -> Receipt:
         """Report the reward of a unit, as `LiveExperiment.reward` does; it is durable once this returns."""
@@ -301,6 +305,19 @@ class _Report(NamedTuple):
 
     id: str | None
     value: float
+
+
+async def void_undelivered(connection: Connection, name: str, *, is_assign: bool = True) -> None:
+    """Void assignments of units whose answer was lost."""
+    if units := connection.take_undelivered(name):
+        voided = True
+        try:
+            await connection.send(ExperimentCalls(name).void_units(units), is_assign=is_assign)
+        except BaseException as error:
+            voided = not _may_be_lost(error)  # or tried again before the next assignment
+            raise
+        finally:
+            connection.end_voiding(name, units, voided=voided)
 
 
 def _may_be_lost(error: BaseException) -> bool:

@@ -88,6 +88,7 @@ class Connection:
         # Units by experiment that may be enrolled although their answer was lost. They did not see the enrolled arm,
         # so their assignments are voided before the next call. Threads share the blocking client, hence the lock.
         self._undelivered: dict[str, dict[Unit, None]] = {}
+        self._voiding: dict[str, set[Unit]] = {}  # units whose assignments are being voided
         # Units by experiment that saw their arm at an earlier call: if a later answer is lost, they still count.
         self._delivered: dict[str, dict[Unit, None]] = {}
         self._lock = threading.Lock()
@@ -95,13 +96,28 @@ class Connection:
     async def close(self) -> None:
         await self._sender.close()
 
-    def add_delivered(self, name: str, unit: Unit) -> None:
-        """Remember a unit of an experiment that got its arm; the oldest of too many is forgotten."""
+    @property
+    def experiments_to_void(self) -> list[str]:
+        """Experiments with units whose assignments are to be voided."""
         with self._lock:
+            return [name for name, units in self._undelivered.items() if units]
+
+    def add_delivered(self, name: str, unit: Unit) -> bool:
+        """Remember a unit of an experiment that got its arm; the oldest of too many is forgotten.
+
+        Return False if another call is voiding the unit's assignment. The service may void it before or after this
+        answer, so the unit must not see the arm, and its assignment is voided once more.
+        """
+        with self._lock:
+            if unit in self._voiding.get(name, ()):
+                self._undelivered.setdefault(name, {})[unit] = None
+                return False
+            self._undelivered.get(name, {}).pop(unit, None)
             remembered = self._delivered.setdefault(name, {})
             remembered[unit] = None
             if len(remembered) > MAX_REMEMBERED:
                 del remembered[next(iter(remembered))]
+        return True
 
     def add_undelivered(self, name: str, units: Iterable[Unit]) -> None:
         """Remember units of an experiment whose assignments are to be voided, unless too many are remembered."""
@@ -113,13 +129,21 @@ class Connection:
                 remembered.update(dict.fromkeys(unit for unit in valid if unit not in delivered))
 
     def take_undelivered(self, name: str) -> list[Unit]:
-        """Return remembered units, at most as many as a request takes; no other call will return them."""
+        """Return remembered units to void, at most as many as a request takes; no other call will return them."""
         with self._lock:
             remembered = self._undelivered.get(name, {})
             units = list(remembered)[:MAX_ITEMS]
             for unit in units:
                 del remembered[unit]
+            self._voiding.setdefault(name, set()).update(units)
         return units
+
+    def end_voiding(self, name: str, units: Iterable[Unit], *, voided: bool) -> None:
+        """Record the end of a call that voids units; units that may not be voided yet are remembered again."""
+        with self._lock:
+            self._voiding[name].difference_update(units)
+        if not voided:
+            self.add_undelivered(name, units)
 
     async def send(self, call: Call[T], *, is_assign: bool = False) -> T:
         """Send a call, again where that is safe; raise the embedded call's error, or `Unavailable`."""
@@ -138,7 +162,7 @@ class Connection:
         return value
 
     async def _answer(self, call: Call[object], attempts: Attempts) -> Answer:
-        sender = self._sender
+        sender, was_sent = self._sender, False
         while True:
             answer: Answer | None = None
             failure: Exception | None = None
@@ -151,13 +175,15 @@ class Connection:
                     raise Closed("the client is closed; make a new client") from None
                 raise
             sent = not isinstance(failure, NOT_SENT)
+            # An earlier attempt counts too: a service that is killed after its commit refuses the later attempts.
+            was_sent = was_sent or sent
             # An answer such as 503 is retried too; if no time is left, it is returned as it is.
             pause = attempts.pause_after(answer, sent=sent)
             if pause is None:
                 break
             await sender.sleep(pause)
         if answer is None:
-            error_class = Unavailable if sent else NotReceived
+            error_class = Unavailable if was_sent else NotReceived
             reason = failure if str(failure) else type(failure).__name__
             raise error_class(f"the service at {self.url} does not answer: {reason}")
         return answer

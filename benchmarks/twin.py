@@ -263,6 +263,7 @@ def add(sums: Sums, line: dict[str, Any]) -> None:
     judged = {"mean": line["mean"]}
     if "copy" in line and not line["withheld"]:
         judged["copy"] = line["copy"]
+        sums["copy effect"] += line["effect"]
     if "t" in line:
         judged["t"] = line["t"]
     for name, (missed, width) in judged.items():
@@ -299,17 +300,21 @@ def keep() -> None:
     LINES.unlink(missing_ok=True)
 
 
-def tables(cells: Cells) -> Iterator[str]:
+def tables(truths: dict[str, float], cells: Cells) -> Iterator[str]:
     """Yield the tables: the interval of the effect on the copy, and everything that needs the long run alone."""
     names = [(name, count) for name in CASES for count in COUNTS]
-    yield "| case | M | experiments | miss % / half-width | default effort: experiments | miss % / half-width |"
-    yield "|---|---|---|---|---|---|"
+    measured = "experiments | miss % / half-width / bias"
+    yield f"| case | M | true effect | {measured} | draws as by default: {measured} |"
+    yield "|---|---|---|---|---|---|---|"
     for name, count in names:
-        both = [cells[effort, name, count] for effort in ("brief", "default")]
-        each = [
-            text for sums in both for text in (_count(sums, "copy given"), judged(sums, "copy"))
-        ]
-        yield _row(name, count, *each)
+        both = [cells[effort, name, count] for effort in ("brief", "draws")]
+        if any(sums["copy given"] for sums in both):
+            texts = [
+                text
+                for sums in both
+                for text in (_count(sums, "copy given"), judged(sums, "copy", truths[name]))
+            ]
+            yield _row(name, count, f"{truths[name]:.3g}", *texts)
     yield ""
     yield (
         "| case | M | experiments | around the mean: miss % / half-width | t | arms outside the guaranteed set % | "
@@ -318,6 +323,8 @@ def tables(cells: Cells) -> Iterator[str]:
     yield "|---|---|---|---|---|---|---|---|---|"
     for name, count in names:
         sums = sum((cells[effort, name, count] for effort in EFFORTS), Sums())
+        if not sums["experiments"]:
+            continue
         shares = [_share(sums, name, "experiments") for name in ("rejected", "flagged", "met")]
         outside = _share(sums, "outside", "guaranteed")
         around = judged(sums, "mean"), judged(sums, "t")
@@ -336,12 +343,13 @@ def _share(sums: Sums, name: str, of: str) -> str:
     return f"{100 * sums[name] / sums[of]:.1f}" if sums[of] else "-"
 
 
-def judged(sums: Sums, name: str) -> str:
-    """Return the misses and the half-width of an interval as text."""
+def judged(sums: Sums, name: str, true: float | None = None) -> str:
+    """Return the misses and half-width of an interval as text, and the bias of the effect if the truth is given."""
     if not (given := sums[f"{name} given"]):
         return "-"
     width = sums[f"{name} width"] / max(1, sums[f"{name} finite"])
-    return f"{100 * sums[f'{name} missed'] / given:.1f} / {width:.3g}"
+    text = f"{100 * sums[f'{name} missed'] / given:.1f} / {width:.3g}"
+    return text if true is None else f"{text} / {sums[f'{name} effect'] / given - true:.2g}"
 
 
 def drifting_runs(count: int, fall: float, seed: int, horizon: int = 1_000) -> sl.Runs:
@@ -442,7 +450,7 @@ def main() -> None:
         for line in lines:
             print(line, flush=True)
     elif options.table:
-        print(*tables(read()[1]), sep="\n")
+        print(*tables(*read()), sep="\n")
     elif options.keep:
         keep()
     else:

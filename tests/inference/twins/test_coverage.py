@@ -53,6 +53,16 @@ def test_intervals_cover(count):
     assert widths[0] < widths[1]
 
 
+@pytest.mark.parametrize("arms", [2, 10])
+def test_intervals_cover_the_effect_0_of_equal_arms(arms):
+    """Draws without ties miss in every experiment, because they never have equal arms."""
+    policies = {"uniform": sl.Uniform(), "ucb": sl.UCB1(0.5)}
+    rows = measured(policies, (0.4,) * arms, 60, 1)
+    misses = sum(row["copy"][0] for row in rows)
+
+    assert stats.binom.sf(misses - 1, EXPERIMENTS, 0.1) > ALARM
+
+
 def test_failures_that_were_not_met_are_flagged():
     """Nearly every experiment of one replication flags failures, and hardly any has met one."""
     rows = measured(BOLD, (0.9, 0.5), 300, 1)

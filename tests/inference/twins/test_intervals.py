@@ -9,13 +9,13 @@ from sameluck.inference.twins.intervals import DrawnEffects, copied_effect
 
 
 def drawn_effects(
-    independent, *, tied=(), on_copy=None, equality=0.0, noise=0.0, errors=(0.0, 0.0)
+    independent, *, tied=None, on_copy=None, equality=0.0, noise=0.0, errors=(0.0, 0.0)
 ):
     on_copy = independent.mean() if on_copy is None else on_copy
     return DrawnEffects(
         np.array(on_copy),
         independent,
-        np.array(tied, float),
+        np.full(3, independent.mean()) if tied is None else np.array(tied, float),
         equality,
         np.array(noise),
         np.array(errors),
@@ -47,18 +47,22 @@ def test_each_end_has_its_own_error():
 
 
 def test_the_interval_holds_both_kinds_of_draws():
-    """Noise is removed from independent draws only: draws with equal arms stay exactly 0."""
-    independent, tied = (
-        np.linspace(4, 6, 100),
-        np.concatenate([np.zeros(10), np.linspace(1, 3, 90)]),
-    )
-    drawn = drawn_effects(independent, tied=tied, noise=0.1)
-    effect = copied_effect(drawn, 0.95)
+    """It holds 95% of the independent draws and 90% of the others, from which no noise is removed."""
+    independent, tied = np.linspace(4, 6, 101), np.concatenate([np.zeros(7), np.linspace(1, 7, 93)])
+    effect = copied_effect(drawn_effects(independent, tied=tied), 0.95)
+    noisy = copied_effect(drawn_effects(independent, tied=tied, noise=0.1), 0.95)
 
-    assert effect.interval.low == 0
-    assert 5 < effect.interval.high < 6
-    assert copied_effect(drawn, 0.9).interval.low > 0
-    assert 0.05 < effect.interval.p_value <= 0.11
+    assert effect.interval.low == noisy.interval.low == 0
+    assert effect.interval.high == pytest.approx(np.quantile(tied, 0.95))
+    assert copied_effect(drawn_effects(independent, tied=tied), 0.93).interval.low > 0
+    assert 0.06 < effect.interval.p_value < 0.08
+
+
+def test_draws_with_tied_arms_never_narrow_the_interval():
+    independent = np.linspace(4, 6, 101)
+    effect = copied_effect(drawn_effects(independent, tied=np.full(50, 5.0)), 0.95)
+
+    assert effect.interval[:2] == pytest.approx((4.05, 5.95))
 
 
 def test_the_bias_of_the_copy_is_removed():

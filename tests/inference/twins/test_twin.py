@@ -132,11 +132,10 @@ def literal_effect(runs, level):
         values = values + control * (expected - values)
         return np.where(copies[:, 0] == copies[:, 1], 0.0, values)
 
-    ends = [0.5 - level / 2, 0.5 + level / 2]
     all_ = list(range(16))
     theta = np.array(effects(all_))
     left_out = [np.array(effects(all_[:g] + all_[g + 1 :])) for g in range(16)]
-    sides = np.array([np.quantile(values[1:], ends) for values in left_out]).T
+    sides = np.array([literal_ends(values[1:13], values[13:], level) for values in left_out]).T
     errors = [math.sqrt(15 / 16 * ((side - side.mean()) ** 2).sum()) for side in sides]
     apart = np.array([values[1:13] - values[1:13].mean() for values in left_out])
     noise = np.mean([15 / 16 * ((apart[:, b] - apart[:, b].mean()) ** 2).sum() for b in range(12)])
@@ -149,15 +148,32 @@ def literal_control(values, expected):
     return np.cov(values, noise)[0, 1] / noise.var(ddof=1)
 
 
-def literal_interval(theta, noise, errors, equality, level):
+def literal_ends(independent, tied, level, resampled=math.inf):
+    """Return the ends with 95% of the independent draws and 90% of the others, for a level of 95%.
+
+    If `resampled` rewards were resampled, the ends are as far as those of Student's t distribution.
+    """
+    tail, tied_tail = (
+        stats.norm.cdf(
+            stats.t.ppf(tail, resampled - 1) * math.sqrt(resampled / (resampled - 1))
+            if resampled < math.inf
+            else stats.norm.ppf(tail)
+        )
+        for tail in (0.5 - level / 2, 1 - level)
+    )
+    lows = np.quantile(independent, tail), np.quantile(tied, tied_tail)
+    highs = np.quantile(independent, 1 - tail), np.quantile(tied, 1 - tied_tail)
+    return min(lows), max(highs)
+
+
+def literal_interval(theta, noise, errors, equality, level, resampled=math.inf):
     """Return effect and interval from effects on the copy, on 12 independent draws and on 12 with tied arms."""
     on_copy, independent, tied = theta[0], theta[1:13], theta[13:]
     variance = independent.var(ddof=1)
     factor = math.sqrt(max(variance / 2, variance - noise) / variance)
     centre = independent.mean()
-    moved = np.concatenate([centre + (independent - centre) * factor, tied])
     z = special.ndtri(0.5 + level / 2)
-    low, high = np.quantile(moved, [0.5 - level / 2, 0.5 + level / 2])
+    low, high = literal_ends(centre + (independent - centre) * factor, tied, level, resampled)
     low, high = low - z * errors[0], high + z * errors[1]
     if equality >= 1 - level:
         low, high = min(low, 0), max(high, 0)
@@ -227,7 +243,14 @@ def literal_effect_of_values(runs, level):
         (by_replication - on_copy[:40]).var(ddof=1) / 40 + on_copy.var(ddof=1) / on_copy.size
     )
     theta = np.array([on_copy.mean(), *theta])
-    return literal_interval(theta, msi / 40, [error] * 2, copy.tied_arms.equality, level)
+    resampled = []  # rewards of each arm
+    for arm_values in values:
+        times = Counter(arm_values.tolist()).most_common(1)[0][1]
+        rare = 2 * times > len(arm_values)
+        resampled.append(len(arm_values) - times if rare else len(arm_values))
+    return literal_interval(
+        theta, msi / 40, [error] * 2, copy.tied_arms.equality, level, min(resampled)
+    )
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol, TypeAlias
 
@@ -38,6 +39,10 @@ class ArmCopy(Protocol):
         """Draw environments from the posterior distribution, or by resampling."""
 
     @property
+    def freedom(self) -> float:
+        """Degrees of freedom of resampled arms; infinite for draws from a posterior distribution."""
+
+    @property
     def tied_arms(self) -> TiedArms: ...
 
     def with_means(self, means: Floats, generator: np.random.Generator) -> list[Environment]:
@@ -60,6 +65,10 @@ class BernoulliCopy(NamedTuple):
         shapes = self.successes + 0.5, self.users - self.successes + 0.5
         grid = latin_hypercube(count, self.users.size, generator)
         return self.with_means(scipy.special.betaincinv(*shapes, grid), generator)
+
+    @property
+    def freedom(self) -> float:
+        return math.inf
 
     @property
     def tied_arms(self) -> TiedArms:
@@ -100,6 +109,10 @@ class GaussianCopy(NamedTuple):
         means = self.means + sds / np.sqrt(self.counts) * scipy.special.ndtri(grid[:, arms:])
         rows = zip(means.tolist(), sds.tolist(), strict=True)
         return [Gaussian(tuple(mean), tuple(sd)) for mean, sd in rows]
+
+    @property
+    def freedom(self) -> float:
+        return math.inf
 
     @property
     def tied_arms(self) -> TiedArms:
@@ -160,6 +173,15 @@ class EmpiricalCopy(NamedTuple):
             Empirical([np.sort(_resample(*arm, generator)) for arm in arms])  # type: ignore[misc]
             for _ in range(count)
         ]
+
+    @property
+    def freedom(self) -> float:
+        """Rewards minus 1 of the arm with the fewest; the commonest reward does not count if others are rare."""
+        arms = ((values, split_commonest(values)[1]) for values in self.values)
+        counts = [
+            uncommon.size if is_rare(uncommon, values) else values.size for values, uncommon in arms
+        ]
+        return max(1, min(counts) - 1)
 
     @property
     def tied_arms(self) -> TiedArms:

@@ -32,7 +32,12 @@ import numpy as np
 from sameluck.arrays import Bools, Floats, Ints
 from sameluck.environments.base import Environment
 from sameluck.inference.twins.copies import ArmCopy, LikelihoodCopy
-from sameluck.inference.twins.intervals import CopiedEffect, DrawnEffects, each_copied_effect
+from sameluck.inference.twins.intervals import (
+    CopiedEffect,
+    DrawnEffects,
+    each_copied_effect,
+    ends_of_draws,
+)
 from sameluck.inference.twins.observed_rewards import simulated_stacks
 from sameluck.inference.twins.simulations import Effort, LongRun
 from sameluck.runs import Runs
@@ -186,7 +191,7 @@ class WeightedEffects:
             left = self._effects(
                 *(total - in_group for total, in_group in zip(totals, group, strict=True))
             )[1:]
-            ends.append(np.quantile(left, [0.5 - level / 2, 0.5 + level / 2], axis=0))
+            ends.append(ends_of_draws(left[:independent], left[independent:], level))
             # An error that all draws share shifts the interval and does not widen it: subtract the mean over draws.
             moved = left[:independent] - left[:independent].mean(axis=0) - centred
             sums += moved
@@ -298,6 +303,7 @@ class EffectsOnSharedNoise:
         effects = centres + means
         effects[self.drawn.equal] = 0.0
         drawn = self.drawn.effects(centres, effects, noise, np.stack([errors, errors]))
+        drawn = drawn._replace(freedom=self.long_run.copy.freedom)
         return each_copied_effect(drawn, level)
 
     def _differences(self, runs: Runs, means: Floats) -> Floats:

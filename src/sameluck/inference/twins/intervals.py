@@ -142,15 +142,15 @@ class DrawnEffects(NamedTuple):
     equality: float  # probability that all arms have the same mean, so that the effect is 0
     noise: Floats  # the simulation's part in the variance between independent draws, without errors that all share
     errors: Floats  # the simulation's standard errors of the two ends
+    freedom: float = math.inf  # degrees of freedom of resampled arms
 
     def at(self, pair: int, checkpoint: int) -> DrawnEffects:
         arrays = (array[..., pair, checkpoint] for array in self if isinstance(array, np.ndarray))
         on_copy, independent, tied, noise, errors = arrays
-        return DrawnEffects(on_copy, independent, tied, self.equality, noise, errors)
+        return DrawnEffects(on_copy, independent, tied, self.equality, noise, errors, self.freedom)
 
-    @property
-    def mixture(self) -> Floats:
-        """Effects on all draws in ascending order, without the simulation's noise in independent draws.
+    def without_noise(self) -> DrawnEffects:
+        """Return the effects with the simulation's noise removed from independent draws.
 
         The noise is removed by shrinking the effects towards their mean. At most half of their variance is removed:
         the difference of two nearly equal numbers may come out far too small.
@@ -158,8 +158,28 @@ class DrawnEffects(NamedTuple):
         centre, variance = self.independent.mean(), float(self.independent.var(ddof=1))
         kept = max(variance / 2, variance - float(self.noise))
         factor = math.sqrt(kept / variance) if variance else 0.0
-        shrunk = centre + factor * (self.independent - centre)
-        return np.sort(np.concatenate([shrunk, self.tied]))
+        return self._replace(independent=centre + factor * (self.independent - centre))
+
+
+def ends_of_draws(
+    independent: Floats, tied: Floats, level: float, freedom: float = math.inf
+) -> Floats:
+    """Return the ends that a share `level` of the independent draws, and most draws with tied arms, are between.
+
+    Draws with tied arms may have a share 1 - level beyond each end. They decide an end mostly where the arms may be
+    equal, and the other end is then decided by independent draws. Resamples of few rewards vary too little. Their
+    shares beyond the ends are smaller by Student's t distribution (expanded percentile interval: Hesterberg, 2015).
+    The first axis of the effects is the draw.
+    """
+    tails = np.array([(1 - level) / 2, min(1 - level, 0.5)])
+    if freedom < math.inf:
+        quantiles = scipy.special.stdtrit(freedom, tails)
+        tails = scipy.special.ndtr(quantiles * math.sqrt((freedom + 1) / freedom))
+    ends = [
+        np.quantile(draws, [tail, 1 - tail], axis=0)
+        for draws, tail in zip((independent, tied), tails, strict=True)
+    ]
+    return np.stack([np.min(ends, axis=0)[0], np.max(ends, axis=0)[1]])
 
 
 def copied_effect(drawn: DrawnEffects, level: float) -> CopiedEffect:
@@ -169,10 +189,10 @@ def copied_effect(drawn: DrawnEffects, level: float) -> CopiedEffect:
     effect on the copy, estimates the bias of the effect on the copy. The errors are added to the ends linearly,
     because in quadrature they are too small where the effect has a maximum near the true arms.
     """
-    mixture = drawn.mixture
-    low, high = _ends(mixture, drawn, level)
+    drawn = drawn.without_noise()
+    low, high = _ends(drawn, level)
     effect = 2 * float(drawn.on_copy) - float(drawn.independent.mean())
-    interval = Interval(low, high, _p_value(mixture, drawn))
+    interval = Interval(low, high, _p_value(drawn))
     return CopiedEffect(min(max(effect, low), high), interval, float(drawn.errors.max()))
 
 
@@ -184,31 +204,29 @@ def each_copied_effect(drawn: DrawnEffects, level: float) -> list[list[CopiedEff
     ]
 
 
-def _ends(mixture: Floats, drawn: DrawnEffects, level: float) -> tuple[float, float]:
-    ends = np.quantile(mixture, [0.5 - level / 2, 0.5 + level / 2])
-    margins = normal_quantile(level) * drawn.errors
-    low, high = float(ends[0] - margins[0]), float(ends[1] + margins[1])
+def _ends(drawn: DrawnEffects, level: float) -> tuple[float, float]:
+    margins = (normal_quantile(level) * drawn.errors).tolist()
+    low, high = ends_of_draws(drawn.independent, drawn.tied, level, drawn.freedom).tolist()
+    low, high = low - margins[0], high + margins[1]
     if admits_equality(drawn.equality, level):
         low, high = min(low, 0.0), max(high, 0.0)
     return low, high
 
 
 def admits_equality(equality: float, level: float) -> bool:
-    """Return whether arms of the same mean, with this probability on draws with tied arms, are within the level.
-
-    These are half of the draws, and an interval leaves out half of 1 - level on each side.
-    """
+    """Return whether arms of the same mean, with this probability on draws with tied arms, are within the level."""
     return equality >= 1 - level
 
 
-def _p_value(mixture: Floats, drawn: DrawnEffects) -> float:
+def _p_value(drawn: DrawnEffects) -> float:
     """Return the smallest 1 - level whose interval leaves out 0, by bisection."""
-    narrow, wide = 0.0, 1.0 - 1.0 / mixture.size
-    low, high = _ends(mixture, drawn, wide)
+    smallest = 1.0 / (len(drawn.independent) + len(drawn.tied))
+    narrow, wide = 0.0, 1.0 - smallest
+    low, high = _ends(drawn, wide)
     if not low <= 0 <= high:
-        return 1.0 / mixture.size
+        return smallest
     for _ in range(40):
         middle = (narrow + wide) / 2
-        low, high = _ends(mixture, drawn, middle)
+        low, high = _ends(drawn, middle)
         narrow, wide = (narrow, middle) if low <= 0 <= high else (middle, wide)
     return 1.0 - narrow

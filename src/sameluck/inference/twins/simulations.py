@@ -65,7 +65,7 @@ def checked_effort(
     check_level(level)
     default = Effort()
     if draws is None:
-        # At least two draws beyond each end of the interval.
+        # At least one independent draw beyond each end of the interval.
         draws = max(default.draws, math.ceil(4 / (1 - level)))
     draws = require_whole("draws", draws, 20, 100_000)
     replications = require_whole("replications", replications, 200)

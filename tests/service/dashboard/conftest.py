@@ -5,6 +5,8 @@ from html import unescape
 
 import pytest
 
+from sameluck.service.dashboard.pages import experiment_list
+
 
 class Browser:
     """A browser without script: a session, and forms with its key."""
@@ -24,6 +26,12 @@ class Browser:
     def send(self, path, **fields):
         key = re.search(r'name="form_key" value="([^"]+)"', self.get("/").text)[1]
         return self.post(path, form_key=key, **fields)
+
+
+@pytest.fixture(autouse=True)
+def _wait_for_rows(monkeypatch):
+    """Show the list when all its rows are computed, however slow the machine is."""
+    monkeypatch.setattr(experiment_list, "WAIT_SECONDS", 30.0)
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """Pages without script: sessions, forms, contents, hostile names."""
 
 import re
+import threading
 from html import unescape
 from urllib.parse import quote
 
@@ -8,6 +9,9 @@ import pytest
 
 import sameluck as sl
 from sameluck.live.databases.rows import EntryRow
+from sameluck.live.experiment import LiveExperiment
+from sameluck.service.dashboard import overview
+from sameluck.service.dashboard.pages import experiment_list
 from sameluck.service.dashboard.visitors import COOKIE
 
 HOSTILE = '<script>alert("1")</script>'
@@ -311,3 +315,46 @@ def test_a_preview_says_what_is_wrong_and_simulates_little(browser, text_of):
     assert "fill in the form" in browser.get("/new").text
     assert "guess the mean reward of each of the 3 arms" in text_of(browser.get("/new?guess=0.5"))
     assert "at most 5,000,000 periods" in text_of(browser.get("/new?horizon=1000000"))
+
+
+def test_the_list_shows_names_at_once_and_rows_as_they_are_computed(
+    served, log_in, monkeypatch, text_of
+):
+    monkeypatch.setattr(experiment_list, "WAIT_SECONDS", 0.05)
+    served.start()
+    may_end, diagnostics = threading.Event(), LiveExperiment.diagnostics
+
+    def slow(live, **options):
+        assert may_end.wait(30)
+        return diagnostics(live, **options)
+
+    monkeypatch.setattr(LiveExperiment, "diagnostics", slow)
+    browser = log_in()
+    answer = browser.get("/")
+    assert "socks" in text_of(answer)
+    assert "The results are being computed." in text_of(answer)
+    assert "Need attention 0" in text_of(answer)
+    assert "data-again" in answer.text
+    may_end.set()
+    monkeypatch.setattr(experiment_list, "WAIT_SECONDS", 30.0)
+    answer = browser.get("/")
+    assert "No result yet" in text_of(answer)
+    assert "data-again" not in answer.text
+
+
+def test_the_list_looks_again_only_at_experiments_that_changed(served, log_in, monkeypatch):
+    for number in range(3):
+        served.start(name=f"socks {number}")
+    browser, looks = log_in(), []
+    browser.get("/")
+    make = overview._overview
+    monkeypatch.setattr(
+        overview, "_overview", lambda live, before: looks.append(live.name) or make(live, before)
+    )
+    monkeypatch.setattr(overview, "FRESH_SECONDS", 0.0)
+    assert browser.get("/").status_code == 200
+    assert looks == []
+    served.assign("ann", "socks 1")
+    served.http.post("/v1/experiments/socks%202/stop", json={"drain": False})
+    assert "ended" in browser.get("/").text
+    assert sorted(looks) == ["socks 1", "socks 2"]

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
+from collections.abc import Sequence
 from typing import NamedTuple
 
+from sameluck.errors import SameluckError
 from sameluck.experiment import Experiment
 from sameluck.live.control.history import Change
 from sameluck.live.databases.rows import ENDED
@@ -23,6 +26,7 @@ from sameluck.service.dashboard.verdicts import Verdict, summary_of, verdict_of
 from sameluck.service.loaded_experiments import LoadedExperiments
 
 FRESH_SECONDS, CHECKED_SECONDS = 0.9, 10.0
+ENDED_SECONDS = 60.0  # between two looks of the list at an experiment that has ended
 COLOURS = 4  # with more policies than this none has a colour
 
 
@@ -87,10 +91,50 @@ class Overviews:
     def __init__(self) -> None:
         self._overviews: dict[str, Overview] = {}
         self._changed_at: dict[str, float] = {}  # monotonic seconds
+        self._tasks: dict[str, asyncio.Task[Overview]] = {}  # begun for the list
+        self._turn = asyncio.Semaphore(
+            1
+        )  # one row of the list at a time, so that a page does not wait for all rows
 
     async def of(self, experiments: LoadedExperiments, name: str) -> Overview:
         """Return the overview of an experiment, at most a second old."""
         return await experiments.look(name, self._of, "overview")
+
+    async def for_list(
+        self, experiments: LoadedExperiments, statuses: Sequence[Status], seconds: float
+    ) -> list[Overview | SameluckError | None]:
+        """Return overviews after some seconds: a new or an earlier one, an error, or None while there is none."""
+        due = {status.name for status in statuses if not self._is_current(status)}
+        for name in due:
+            if name not in self._tasks:
+                self._tasks[name] = asyncio.create_task(self._in_turn(experiments, name))
+        under_way = [self._tasks[status.name] for status in statuses if status.name in self._tasks]
+        if under_way:
+            await asyncio.wait(under_way, timeout=seconds)
+        overviews: list[Overview | SameluckError | None] = []
+        for name in (status.name for status in statuses):
+            overview: Overview | SameluckError | None = self._overviews.get(name)
+            if name in self._tasks and self._tasks[name].done():
+                try:
+                    overview = self._tasks.pop(name).result()
+                except SameluckError as error:
+                    overview = error
+            overviews.append(overview)
+        return overviews
+
+    async def _in_turn(self, experiments: LoadedExperiments, name: str) -> Overview:
+        async with self._turn:
+            return await self.of(experiments, name)
+
+    def _is_current(self, status: Status) -> bool:
+        """Return True if the overview shows this status, and its health checks are not due."""
+        overview = self._overviews.get(status.name)
+        if overview is None or overview.at < self._changed_at.get(status.name, 0.0):
+            return False
+        # Calls that are counted in memory are not in the statuses of a store.
+        same = overview.status._replace(answers={}) == status._replace(answers={})
+        seconds = ENDED_SECONDS if status.status in ENDED else CHECKED_SECONDS
+        return same and time.monotonic() < overview.at + seconds
 
     def _of(self, live: LiveExperiment) -> Overview:
         before = self._overviews.get(live.name)

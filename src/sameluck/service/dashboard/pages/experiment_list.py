@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
-from typing import Annotated, NamedTuple
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 
@@ -14,13 +16,19 @@ from sameluck.live.records import Status
 from sameluck.reporting.pages.charts import Chart
 from sameluck.service.dashboard.live_charts import sparkline
 from sameluck.service.dashboard.overview import Overview
-from sameluck.service.dashboard.page_responses import PageRoute, page, unless_unchanged
+from sameluck.service.dashboard.page_responses import (
+    PageRoute,
+    render,
+    respond_page,
+    unless_unchanged,
+)
 from sameluck.service.dashboard.verdicts import Verdict
 from sameluck.service.dashboard.visitors import CurrentVisitor, Visitor
 
 router = APIRouter(route_class=PageRoute)
 
 MAX_ROWS = 100  # the newest experiments
+WAIT_SECONDS = 0.5  # for rows that are computed; the page shows the others as they come
 MAX_SENTENCES = 2  # verdicts in a row of the list
 CHANGES = {
     "started": "since",
@@ -34,14 +42,19 @@ CHANGES = {
 }
 
 
-class Row(NamedTuple):
+@dataclass(frozen=True)
+class Row:
     """One experiment in the list."""
 
     status: Status
-    overview: Overview | None  # None if it cannot be loaded
-    problem: str
+    overview: Overview | None  # None while it is computed, and if the experiment cannot be loaded
+    problem: str  # why it cannot be loaded
 
     @property
+    def pending(self) -> bool:
+        return self.overview is None and not self.problem
+
+    @cached_property
     def verdicts(self) -> list[Verdict]:
         return self.overview.verdicts if self.overview else []
 
@@ -71,7 +84,7 @@ class Row(NamedTuple):
     @property
     def needs_attention(self) -> bool:
         """True if it failed, cannot be loaded, or has a health check in the state alarm."""
-        alarm = self.overview is None or bool(self.overview.alarm)
+        alarm = bool(self.problem) or (self.overview is not None and bool(self.overview.alarm))
         return self.status.status == "failed" or (alarm and not self.ended)
 
     @property
@@ -97,31 +110,37 @@ async def show_experiments(
     request: Request, visitor: CurrentVisitor, show: Annotated[str, Query(max_length=20)] = ""
 ) -> Response:
     """Show the list, or the rows of a filter."""
-    statuses = await visitor.experiments.read_store(lambda store: store.statuses())
-    rows = [await _row(visitor, status) for status in statuses[-MAX_ROWS:][::-1]]
+    experiments = visitor.experiments
+    statuses = await experiments.read_store(lambda store: store.statuses())
+    newest = statuses[-MAX_ROWS:][::-1]
+    overviews = await visitor.overviews.for_list(experiments, newest, WAIT_SECONDS)
+    rows = list(map(_row, newest, overviews))
+    show = show if show in FILTERS else ""
+    text = await experiments.compute(lambda: _text(visitor, statuses, rows, show), object())
+    return unless_unchanged(request, respond_page(text))
+
+
+def _row(status: Status, overview: Overview | SameluckError | None) -> Row:
+    if isinstance(overview, SameluckError):
+        return Row(status, None, str(overview))
+    return Row(status, overview, "")
+
+
+def _text(visitor: Visitor, statuses: Sequence[Status], rows: list[Row], show: str) -> str:
     rows.sort(key=lambda row: row.rank)
     users = [row.overview.users for row in rows if row.overview]
-    show = show if show in FILTERS else ""
-    filters = [
-        (key, title, sum(map(holds, rows)), key == show) for key, (title, holds) in FILTERS.items()
-    ]
-    response = page(
+    return render(
         "experiments.html",
         visitor=visitor,
         rows=rows,
         shown=[row for row in rows if FILTERS[show][1](row)],
-        filters=filters,
+        filters=[
+            (key, title, sum(map(holds, rows)), key == show)
+            for key, (title, holds) in FILTERS.items()
+        ],
         hidden=len(statuses) - len(rows),
         counts=Counter(status.status for status in statuses),
         asked=sum(asked for asked, _ in users),
         naive=sum(naive for _, naive in users),
+        pending=any(row.pending for row in rows),
     )
-    return unless_unchanged(request, response)
-
-
-async def _row(visitor: Visitor, status: Status) -> Row:
-    try:
-        overview = await visitor.overviews.of(visitor.experiments, status.name)
-    except SameluckError as error:
-        return Row(status, None, str(error))
-    return Row(overview.status, overview, "")

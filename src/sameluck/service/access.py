@@ -14,12 +14,14 @@ from fastapi.openapi.models import HTTPBearer
 from fastapi.security import SecurityScopes
 from fastapi.security.base import SecurityBase
 
+from sameluck.errors import Unavailable
 from sameluck.service.api_tokens import PREFIX, Holder, Tokens
 from sameluck.service.limits import Limits
 from sameluck.service.loaded_experiments import LoadedExperiments
 from sameluck.service.looks import ComparisonCache
 from sameluck.service.problems import Refused
 
+LOOK_UP_SECONDS = 0.05  # between two readings of the tokens for unknown tokens
 NOBODY = ""  # the name under which requests without a valid token are counted
 
 
@@ -38,6 +40,8 @@ class Service:
         """Return the holder of a token; None if it is not valid. Raise `Refused` after too many requests."""
         is_token = secret.startswith(PREFIX)
         holder = (await self.fresh_tokens()).holder(secret) if is_token else None
+        if holder is None and self.tokens.may_be_new(secret):
+            holder = await self._look_up(secret)
         # Invalid tokens count under one name, so that tokens cannot be guessed faster than the rate.
         if not self.rates.take(holder.name if holder else NOBODY):
             limit = self.limits.requests_per_second
@@ -53,6 +57,26 @@ class Service:
                 if self.tokens.is_stale():
                     await to_thread.run_sync(self.tokens.refresh)
         return self.tokens
+
+    async def _look_up(self, secret: str) -> Holder | None:
+        """Return the holder of a token that another process may have made a moment ago.
+
+        Many unknown tokens cost one reading of all tokens at a time, and few readings per second: a request is
+        content with a reading that began after it. Raise `Unavailable` if the tokens cannot be read.
+        """
+        arrived = time.monotonic()
+        async with self._token_lock:
+            if not self.tokens.was_read_since(arrived):
+                if self.tokens.was_read_since(arrived - LOOK_UP_SECONDS):
+                    await asyncio.sleep(LOOK_UP_SECONDS)
+                if not await to_thread.run_sync(self.tokens.refresh):
+                    raise Unavailable(
+                        "the database is unavailable, and this token is not known yet"
+                    )
+        holder = self.tokens.holder(secret)
+        if holder is None:
+            self.tokens.refuse(secret)
+        return holder
 
 
 class Rates:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import builtins
 import hashlib
 import hmac
+import re
 import secrets
 import time
 from collections.abc import Iterable
@@ -22,6 +23,7 @@ from sameluck.live.records import moment
 from sameluck.validation import require_name, require_one_of
 
 PREFIX = "sl_"
+_SECRET = re.compile("sl_[0-9a-f]{64}")
 SESSION = "sameluck serve"  # the name, in the history, of the token that the command prints
 SCOPES = {
     "serve": "assign arms, report exposures, void assignments",
@@ -31,6 +33,8 @@ SCOPES = {
 }
 READ_SECONDS = 0.25  # time limit for reading the tokens
 FRESH_SECONDS = 1.0  # tokens are kept in memory; a revoked token is refused after this time
+REFUSED_SECONDS = 1.0  # an unknown token is not looked up again in the database before
+MAX_REFUSED = 10_000  # unknown tokens that are remembered
 
 
 class Token(NamedTuple):
@@ -76,6 +80,7 @@ class Tokens:
         self._sessions: dict[str, Holder] = {}  # by digest; not stored
         self._holders: dict[str, Holder] | None = None  # by digest; None until they were read
         self._read_at = -FRESH_SECONDS
+        self._refused: dict[str, float] = {}  # by digest, until when; the oldest first
 
     def create(self, name: str, scopes: Iterable[str]) -> str:
         """Create a token and return it; it cannot be read again."""
@@ -137,8 +142,25 @@ class Tokens:
         """Return whether the tokens must be read again before they are compared."""
         return self._holders is None or time.monotonic() >= self._read_at + FRESH_SECONDS
 
-    def refresh(self) -> None:
-        """Read the tokens again; while the database is unavailable, the tokens in memory stay valid."""
+    def was_read_since(self, moment: float) -> bool:
+        """Return whether the last reading of the tokens began after a moment of `time.monotonic`."""
+        return self._read_at > moment
+
+    def may_be_new(self, secret: str) -> bool:
+        """Return whether an unknown token may have been made elsewhere since the tokens were read."""
+        if not _SECRET.fullmatch(secret):
+            return False
+        return time.monotonic() >= self._refused.get(digest(secret), 0.0)
+
+    def refuse(self, secret: str) -> None:
+        """Remember for a second that the database does not have a token, so that it is not read for it again."""
+        self._refused.pop(digest(secret), None)
+        self._refused[digest(secret)] = time.monotonic() + REFUSED_SECONDS
+        if len(self._refused) > MAX_REFUSED:
+            del self._refused[next(iter(self._refused))]
+
+    def refresh(self) -> bool:
+        """Read the tokens again; while the database is unavailable, return False: those in memory stay valid."""
         self._read_at = time.monotonic()  # first, so that concurrent calls do not read them too
         try:
             with time_limit(READ_SECONDS):
@@ -146,12 +168,13 @@ class Tokens:
         except Unavailable:
             if self._holders is None:
                 raise
-            return
+            return False
         self._holders = {
             row.secret_sha256: Holder(row.id, frozenset(row.scopes.split()))
             for row in rows
             if row.revoked_us is None
         }
+        return True
 
     def holder(self, secret: str) -> Holder | None:
         """Return the holder of a token, from memory; None if no token matches.

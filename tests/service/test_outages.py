@@ -57,6 +57,7 @@ def test_an_outage_costs_no_user_an_arm_and_no_acknowledged_reward(url, gone, li
         until(lambda: assign("bob")["enrolled"])
         ann, bob = (assign(unit)["id"] for unit in ("ann", "bob"))
         assert reward(ann).status_code == 200
+        assert "sameluck_database_up 1.0" in http.get("/metrics").text
         with gone():
             for unit in range(3):
                 assert assign(unit) == {
@@ -71,6 +72,12 @@ def test_an_outage_costs_no_user_an_arm_and_no_acknowledged_reward(url, gone, li
             until(lambda: http.get("/readyz").status_code == 503)
             assert str(Path(url).name) not in http.get("/readyz").text  # it needs no token
             assert http.get("/healthz").status_code == 200
+            metrics = http.get("/metrics")
+            assert metrics.status_code == 200
+            assert metrics.elapsed.total_seconds() < 5
+            assert "sameluck_database_up 0.0" in metrics.text
+            assert 'sameluck_errors_total{code="unavailable"}' in metrics.text
+            assert 'sameluck_experiment_status{experiment="socks",status="running"}' in metrics.text
         until(lambda: http.get("/readyz").status_code == 200)
         until(lambda: reward(bob).status_code == 200)
         until(lambda: assign("eve")["enrolled"])

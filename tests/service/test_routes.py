@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 import threading
 import time
 
@@ -330,6 +331,29 @@ def test_metrics_count_requests_and_users(served):
     assert 'sameluck_experiment_users{experiment="socks"} 1.0' in text
     assert "/nothing" not in text
     assert "BREW" not in text
+
+
+def test_metrics_have_statuses_rewards_and_errors(served, caplog):
+    served.start()
+    served.reward(served.assign("u").json()["id"], 1.0)
+    served.reward(served.assign("v").json()["id"], 7.0)
+    text = served.http.get("/metrics").text
+    assert 'sameluck_experiment_status{experiment="socks",status="running"} 1.0' in text
+    assert "sameluck_database_up 1.0" in text
+    assert 'sameluck_errors_total{code="invalid"} 1.0' in text
+    (rewarded,) = re.findall(
+        r'last_reward_timestamp_seconds{experiment="socks"} (\S+)', text, re.MULTILINE
+    )
+    assert abs(time.time() - float(rewarded)) < 60
+    assert served.http.get("/readyz").json() == {"status": "ok"}
+    served.store.peek("socks").open_replications.fail("a policy disagrees")
+    for _ in range(2):
+        text = served.http.get("/metrics").text
+        assert 'sameluck_experiment_status{experiment="socks",status="failed"} 1.0' in text
+    ready = served.http.get("/readyz")
+    assert (ready.status_code, ready.json()) == (200, {"status": "degraded"})
+    lines = [line for line in caplog.messages if "is failed" in line]
+    assert lines == ["sameluck: experiment 'socks' is failed (was running): a policy disagrees"]
 
 
 def test_limits_are_those_of_the_service(serve):

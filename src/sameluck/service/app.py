@@ -20,7 +20,7 @@ from sameluck.service.guard import Guard
 from sameluck.service.limits import Limits
 from sameluck.service.loaded_experiments import LoadedExperiments
 from sameluck.service.problems import add_problem_documents
-from sameluck.service.prometheus import Measured, Metrics
+from sameluck.service.prometheus import Measured, Metrics, watch_states
 from sameluck.service.routes import add_routes
 
 SWITCH_SECONDS = 0.0005  # that a thread keeps the interpreter while others wait
@@ -48,13 +48,16 @@ def create_app(
     experiments = LoadedExperiments(store, makers)
 
     @asynccontextmanager
-    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         # A kill switch takes the interpreter some fifty times. Each time it may wait this long for a thread that
         # computes a look: 25 ms in all, instead of a quarter of a second with Python's 5 ms.
         interval = sys.getswitchinterval()
         sys.setswitchinterval(SWITCH_SECONDS)
         await to_thread.run_sync(experiments.load_active)
-        tasks = [asyncio.create_task(experiments.expire_each_second())]
+        tasks = [
+            asyncio.create_task(experiments.expire_each_second()),
+            asyncio.create_task(watch_states(experiments, app.state.metrics)),
+        ]
         if background is not None:
             tasks.append(asyncio.create_task(background(experiments)))
         yield

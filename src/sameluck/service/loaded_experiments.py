@@ -21,8 +21,8 @@ from anyio import CapacityLimiter, to_thread
 from sameluck.errors import Diverged, SameluckError, Unavailable, Unknown, shown
 from sameluck.live.async_store import AsyncLiveExperiment, AsyncStore
 from sameluck.live.calls.settings import acting_as
-from sameluck.live.calls.timing import looking
-from sameluck.live.databases.rows import ACTIVE
+from sameluck.live.calls.timing import looking, time_limit
+from sameluck.live.databases.rows import ACTIVE, StateRow
 from sameluck.live.experiment import LiveExperiment
 from sameluck.live.options import Makers
 from sameluck.live.records import NOT_RUNNING, Assignment, AssignmentDetails, Receipt
@@ -67,6 +67,8 @@ class LoadedExperiments:
         self._loads_under_way: dict[str, asyncio.Task[Loaded]] = {}
         self._recheck_at: dict[str, float] = {}  # by experiment, in monotonic seconds
         self._names: dict[str, str] = {}  # of experiments, by the id of an assignment
+        # When this process last accepted a reward, by experiment; in seconds since 1970.
+        self.rewarded_at: dict[str, float] = {}
         self._quick, self._changes = CapacityLimiter(QUICK_THREADS), CapacityLimiter(CHANGE_THREADS)
         self._looks, self._streams = Looks(LOOK_THREADS), Streams(STREAM_THREADS)
         self._check_lock = asyncio.Lock()
@@ -104,7 +106,12 @@ class LoadedExperiments:
         return answers
 
     async def reward(self, id: str, value: float) -> Receipt:
-        return await self._for_assignment(id, lambda loaded: loaded.coroutines.reward(id, value))
+        async def reward(loaded: Loaded) -> Receipt:
+            receipt = await loaded.coroutines.reward(id, value)
+            self.rewarded_at[loaded.live.name] = time.time()
+            return receipt
+
+        return await self._for_assignment(id, reward)
 
     async def reward_many(
         self, pairs: Sequence[tuple[str, float]]
@@ -135,6 +142,8 @@ class LoadedExperiments:
             raise  # the whole call may be repeated
         except SameluckError as error:
             return [error] * len(pairs)
+        if any(isinstance(receipt, Receipt) for receipt in receipts):
+            self.rewarded_at[name] = time.time()
         return receipts
 
     async def expose(self, id: str) -> None:
@@ -198,6 +207,15 @@ class LoadedExperiments:
     async def read_store(self, work: Callable[[Store], T]) -> T:
         """Run quick work on the store."""
         return await self._in_thread(lambda: work(self.store), self._quick, abandon=True)
+
+    async def states(self, seconds: float) -> list[StateRow]:
+        """Return the name, the status and its reason of every experiment, within some seconds."""
+
+        def read(store: Store) -> list[StateRow]:
+            with time_limit(seconds):
+                return store.database.read(lambda t: t.fetch_all(StateRow, "experiment_states"))
+
+        return await self.read_store(read)
 
     async def describe(self, id: str) -> AssignmentDetails:
         return await self._for_assignment(

@@ -1,19 +1,36 @@
-"""Metrics in the text format of Prometheus: requests by route, and the counts of experiments."""
+"""Metrics in the text format of Prometheus: requests by route, errors by code, and experiments.
+
+Requests, errors, statuses and the time of the last reward are in memory, so that they are answered while the database
+is unavailable. The counts of experiments are read from the database.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import json
+import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from sameluck.errors import SameluckError, Unavailable
+from sameluck.live.calls.timing import time_limit
+from sameluck.live.databases.rows import StateRow
 from sameluck.live.records import Status
+from sameluck.live.store import Store
+from sameluck.service.loaded_experiments import LoadedExperiments
+from sameluck.service.problems import MEDIA_TYPE
 
 COUNTS = ("users", "settled", "defaulted", "waiting", "wanted", "voided", "complete", "opened")
 CLIENT_GONE = 499  # nginx's status for a request whose client has gone
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0)
+READ_SECONDS = 1.0  # for the counts and statuses of experiments
+
+_log = logging.getLogger("sameluck")
 
 
 class Metrics:
@@ -32,7 +49,11 @@ class Metrics:
         self._responses = Counter(
             "sameluck_responses", "Responses", (*labels, "status"), registry=self._registry
         )
+        self._errors = Counter(
+            "sameluck_errors", "Problem documents by code", ("code",), registry=self._registry
+        )
         self._children: dict[tuple[str, str, int], tuple[Histogram, Counter]] = {}
+        self._states: dict[str, StateRow] | None = None  # by name, when they were last read
 
     def observe(self, method: str, route: str, status: int, seconds: float) -> None:
         key = method, route, status
@@ -43,9 +64,56 @@ class Metrics:
         histogram.observe(seconds)
         counter.inc()
 
-    def text(self, statuses: Sequence[Status]) -> tuple[bytes, int, dict[str, str]]:
-        """Return the body, the status and the headers of a response with the current metrics."""
+    def count_error(self, content: bytes) -> None:
+        """Count a problem document by its code."""
+        with suppress(ValueError, KeyError, TypeError):
+            self._errors.labels(json.loads(content)["code"]).inc()
+
+    def note_states(self, rows: Sequence[StateRow]) -> None:
+        """Remember the statuses of experiments, and log those that have changed since the last call."""
+        before, self._states = self._states, {row.name: row for row in rows}
+        for row in rows:
+            earlier = None if before is None else before.get(row.name)
+            is_failed = row.status == "failed"
+            # At the start of the process only failures are news.
+            if row == earlier or (before is None and not is_failed):
+                continue
+            was = f" (was {earlier.status})" if earlier else ""
+            reason = f": {row.reason}" if row.reason else ""
+            level = logging.ERROR if is_failed else logging.WARNING
+            _log.log(level, "sameluck: experiment %r is %s%s%s", row.name, row.status, was, reason)
+
+    @property
+    def any_failed(self) -> bool:
+        """Whether an experiment had failed when the statuses were last read."""
+        return any(row.status == "failed" for row in (self._states or {}).values())
+
+    def text(
+        self, statuses: Sequence[Status] | None, rewarded_at: Mapping[str, float]
+    ) -> tuple[bytes, int, dict[str, str]]:
+        """Return the body, the status and the headers of a response; `statuses` is None without a database."""
         experiments = CollectorRegistry()
+        Gauge(
+            "sameluck_database_up",
+            "1 if the counts of experiments could be read",
+            registry=experiments,
+        ).set(statuses is not None)
+        state = Gauge(
+            "sameluck_experiment_status",
+            "1 for the status of an experiment, when it was last read",
+            ("experiment", "status"),
+            registry=experiments,
+        )
+        for name, row in (self._states or {}).items():
+            state.labels(name, row.status).set(1)
+        rewarded = Gauge(
+            "sameluck_experiment_last_reward_timestamp_seconds",
+            "When this process last accepted a reward",
+            ("experiment",),
+            registry=experiments,
+        )
+        for name, seconds in rewarded_at.items():
+            rewarded.labels(name).set(seconds)
         counts = {
             name: Gauge(
                 f"sameluck_experiment_{name}",
@@ -61,13 +129,38 @@ class Metrics:
             ("experiment", "reason"),
             registry=experiments,
         )
-        for status in statuses:
+        for status in statuses or ():
             for name, gauge in counts.items():
                 gauge.labels(status.name).set(getattr(status, name))
             for reason, calls in status.answers.items():
                 answers.labels(status.name, reason).set(calls)
         content = generate_latest(self._registry) + generate_latest(experiments)
         return content, 200, {"Content-Type": CONTENT_TYPE_LATEST}
+
+
+async def watch_states(experiments: LoadedExperiments, metrics: Metrics) -> None:
+    """Note the statuses of all experiments each second; another process may have changed them."""
+    while True:
+        with suppress(SameluckError):  # the database is unavailable, which is logged elsewhere
+            metrics.note_states(await experiments.states(READ_SECONDS))
+        await asyncio.sleep(1)
+
+
+async def read_metrics(
+    experiments: LoadedExperiments, metrics: Metrics
+) -> tuple[bytes, int, dict[str, str]]:
+    """Return what `Metrics.text` returns, within a second even if the database does not answer."""
+
+    def read(store: Store) -> list[Status]:
+        with time_limit(READ_SECONDS):  # the thread ends too
+            return store.statuses()
+
+    statuses: Sequence[Status] | None = None
+    with suppress(Unavailable, TimeoutError):
+        async with asyncio.timeout(READ_SECONDS):
+            statuses = await experiments.read_store(read)
+            metrics.note_states([StateRow(row.name, row.status, row.reason) for row in statuses])
+    return metrics.text(statuses, experiments.rewarded_at)
 
 
 class Measured:
@@ -80,12 +173,15 @@ class Measured:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        began, status = time.perf_counter(), CLIENT_GONE
+        began, status, is_problem = time.perf_counter(), CLIENT_GONE, False
 
         async def send_noted(message: Message) -> None:
-            nonlocal status
+            nonlocal status, is_problem
             if message["type"] == "http.response.start":
                 status = message["status"]
+                is_problem = (b"content-type", MEDIA_TYPE.encode()) in message["headers"]
+            elif is_problem:
+                self._metrics.count_error(message["body"])
             await send(message)
 
         try:

@@ -45,6 +45,12 @@ class TextRow(NamedTuple):
     text: str
 
 
+class StateRow(NamedTuple):
+    name: str
+    status: str
+    reason: str
+
+
 class NumberRow(NamedTuple):
     number: int
 

@@ -397,6 +397,9 @@ WHERE x.id = :experiment
 -- name: experiments
 SELECT id, name FROM experiment ORDER BY id
 
+-- name: experiment_states
+SELECT name, status, reason FROM experiment ORDER BY id
+
 -- name: all_answers
 SELECT experiment, reason, calls FROM answer ORDER BY experiment, reason
 

@@ -7,6 +7,7 @@ from pydantic import BaseModel
 
 from sameluck.service.access import ReadCaller, Service
 from sameluck.service.documents import respond
+from sameluck.service.prometheus import read_metrics
 
 router = APIRouter(tags=["health"])
 
@@ -25,10 +26,13 @@ async def healthz() -> Response:
 
 @router.get("/readyz", response_model=Health)
 async def readyz(request: Request) -> Response:
-    """Answer 200 if the store can be written, 503 otherwise. No token is needed."""
+    """Answer 200 if the store can be written, 503 otherwise. No token is needed.
+
+    The status is "degraded" while an experiment is failed: its users get the fallback arm, here as on every server.
+    """
     service: Service = request.app.state.service
     await service.experiments.check_writable()
-    return respond({"status": "ok"})
+    return respond({"status": "degraded" if request.app.state.metrics.any_failed else "ok"})
 
 
 @router.get(
@@ -39,6 +43,8 @@ async def readyz(request: Request) -> Response:
     },
 )
 async def metrics(request: Request, caller: ReadCaller) -> Response:
-    """Return requests and the counts of every experiment in the text format of Prometheus."""
-    statuses = await caller.experiments.read_store(lambda store: store.statuses())
-    return Response(*request.app.state.metrics.text(statuses))
+    """Return requests, errors and the counts of every experiment in the text format of Prometheus.
+
+    While the database is unavailable, the counts are left out and `sameluck_database_up` is 0.
+    """
+    return Response(*await read_metrics(caller.experiments, request.app.state.metrics))

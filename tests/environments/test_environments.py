@@ -396,3 +396,17 @@ def test_a_bad_log_is_refused_without_its_data():
         sl.Empirical.from_log(LOG, arm_names=["a1", "a2", "a10"], **names)
     with pytest.raises(sl.Invalid, match="has no column 'revenue' for reward; known: arm, paid"):
         sl.Empirical.from_log(LOG, arm="arm", reward="revenue")
+
+
+def test_wrong_numbers_of_parameters_have_a_remedy():
+    with pytest.raises(
+        sl.Invalid,
+        match=r"got 2 values; write the arms' means as one list: Bernoulli\(\[0\.6, 0\.5\]\)",
+    ):
+        sl.Bernoulli(0.6, 0.5)
+    with pytest.raises(sl.Invalid, match=r"^Bernoulli missing .*'means'; for example bernoulli\("):
+        sl.Bernoulli()
+    with pytest.raises(
+        sl.Invalid, match=r"^Gaussian got an unexpected keyword argument 'variance'; for example"
+    ):
+        sl.Gaussian([1, 2], variance=3)

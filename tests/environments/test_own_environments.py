@@ -201,7 +201,7 @@ def test_a_whole_number_is_a_reward():
 
 
 BAD = {
-    a_new_array: r"environment Bad cannot be run: it makes a new array, list or text \(line \d+\); a draw",
+    a_new_array: r"environment Bad cannot be run: it makes a new array: write a loop over the arms \(line \d+\)",
     a_slip: r"environment Bad cannot be run: Unknown attribute 'menas'.* \(line \d+\)",
     no_number: "environment Bad cannot be run: what it returns, None, is not a number",
     a_changed_law: r"environment Bad cannot be run: it writes to parameters\.means, which it must not change",

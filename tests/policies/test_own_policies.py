@@ -254,3 +254,19 @@ def test_numbers_that_are_no_probabilities_are_refused(stated, batch):
     )
     with pytest.raises(sl.Invalid, match=message):
         sl.simulate(experiment, sl.Bernoulli((0.5, 0.5)), detail=True)
+
+
+def test_a_forgotten_class_or_decorator_is_named_with_the_remedy():
+    class Forgotten(NamedTuple):
+        size: int = 1
+
+    def chooses(policy, tally, period, noise):
+        return 0
+
+    for decorator in (sl.selects, sl.probabilities, sl.draws):
+        remedy = rf"write @sl\.{decorator.__name__}\(MyClass\) above chooses"
+        with pytest.raises(sl.Invalid, match=remedy):
+            decorator(chooses)
+    remedy = r"its class has no select function: write @sameluck\.selects\(Forgotten\) above your function$"
+    with pytest.raises(sl.Invalid, match=remedy):
+        sl.Experiment(policies={"mine": Forgotten()}, arms=2, horizon=10)

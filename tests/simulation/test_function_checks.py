@@ -1,6 +1,7 @@
 """`simulate` and `trace` check a user's functions in plain Python before machine code runs."""
 
 import random
+import re
 import subprocess
 import sys
 import time
@@ -68,6 +69,32 @@ def divides_whole_numbers(policy, tally, period, noise):
 
 def divides(policy, tally, period, noise):
     return 0 if 1.0 / tally.pulls[2] > 1.0 else 1
+
+
+def divides_zero_by_zero(policy, tally, period, noise):
+    return 0 if tally.totals[2] / tally.pulls[2] > 0.5 else 1
+
+
+def takes_a_root(policy, tally, period, noise):
+    return int(np.sqrt(tally.means[0] - 2.0))
+
+
+def adds_arrays(policy, tally, period, noise):
+    return int(np.argmax(tally.means + tally.totals))
+
+
+def comprehends(policy, tally, period, noise):
+    return max([arm % 2 for arm in range(3)])
+
+
+def prints(policy, tally, period, noise):
+    print("period", period)
+    return 0
+
+
+def never_returns(policy, tally, period, noise):
+    while True:
+        pass
 
 
 def writes_without_memory(policy, tally, period, noise):
@@ -142,7 +169,13 @@ REFUSED = {
     reads_beyond: r"it reads tally\.means\[3\], but the indices are 0 to 2 \(line \d+\)",
     reads_before: r"it reads tally\.pulls\[-1\], but the indices are 0 to 2 \(line \d+\)",
     divides_whole_numbers: r"it divides by zero: test for 0 first \(line \d+\)",
-    divides: r"it divides by zero: test for 0 first \(line \d+\)",
+    divides: r"it divides by zero: pulls is 0 for an arm that was not played yet; .*\(line \d+\)",
+    divides_zero_by_zero: r"it divides by zero: pulls is 0 for an arm that was not played yet; .*\(line \d+\)",
+    takes_a_root: r"it takes a root of a negative number \(line \d+\)",
+    adds_arrays: r"it makes a new array: write a loop over the arms \(line \d+\)",
+    comprehends: r"it uses a list comprehension: write a for loop \(line \d+\)",
+    prints: r"it calls print in every period .* sl\.trace\(\.\.\.\); .*\(line \d+\)",
+    never_returns: r"its loop never ends: it has no break and no return \(line \d+\)",
     writes_without_memory: r"writes tally\.memory\[0\].*no memory: .* memory\(self, arms\) \(line \d+\)",
     writes_to_totals: r"writes to tally\.totals, which it must not change.*\(line \d+\)",
     misspells: r"name 'tallly' is not defined \(did you mean 'tally'\?.*\(line \d+\)",
@@ -418,7 +451,7 @@ def denies_what_is_played(policy, tally, period, probabilities):
 
 
 REFUSED_PROBABILITIES = {
-    divides_the_probabilities: r"cannot be run: it divides by zero: test for 0 first \(line \d+\)",
+    divides_the_probabilities: r"cannot be run: it divides by zero: pulls is 0 .*\(line \d+\)",
     fills_beyond: r"cannot be run: it writes probabilities\[3\], but the indices are 0 to 2 \(line \d+\)",
     denies_what_is_played: r"its probabilities in period 4 are \[0\.0, 0\.5, 0\.5\], and it played arm 0",
 }
@@ -433,3 +466,29 @@ def test_probabilities_are_checked_before_machine_code_runs(function, batched):
     experiment = experiment_of(sl.Batched(policy, 3) if batched else policy)
     with pytest.raises(sl.Invalid, match=REFUSED_PROBABILITIES[function]):
         sl.simulate(experiment, BERNOULLI, detail=True)
+
+
+def takes_long(policy, tally, period, noise):
+    # About a second in machine code, so that the thread does not run until the end of the tests.
+    count, number = 0, period
+    while count < 300_000_000:
+        number = 1 + number * 5 % 7
+        count += number > 0
+    return 0
+
+
+@pytest.mark.slow
+def test_a_function_that_does_not_return_is_refused_with_its_line(monkeypatch):
+    monkeypatch.setattr(function_checks, "PERIOD_SECONDS", 0.1)
+    message = r"has not returned in period 1 after 0\.1 seconds: does its loop end\? \(line (\d+)\)"
+    with pytest.raises(sl.Invalid, match=message) as refused:
+        sl.simulate(experiment_of(policy_of(takes_long)), BERNOULLI)
+    line = int(re.search(message, str(refused.value))[1])
+    assert line - takes_long.__code__.co_firstlineno in (3, 4, 5)
+
+
+@pytest.mark.slow
+def test_print_works_where_the_check_is_skipped(capfd):
+    """It used to wait for the GIL for ever, after the text and before the number."""
+    sl.simulate(experiment_of(policy_of(prints), horizon=2), BERNOULLI, check=False, workers=1)
+    assert capfd.readouterr().out == "period 1\nperiod 2\n" * 5

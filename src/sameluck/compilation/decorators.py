@@ -24,7 +24,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from sameluck.compilation.functions import Function, is_builtin
+from sameluck.compilation.functions import Function, is_builtin, runs_user_code
+from sameluck.compilation.interruption import interruptible
 from sameluck.compilation.machine_code import MachineCode
 
 B = TypeVar("B", bound=Function)
@@ -58,13 +59,26 @@ class Loop:
 
     def __init__(self, function: Function) -> None:
         self.function = function
-        self._machine_code: Function | None = None
+        self._machine_code: Any = None  # Numba's dispatcher
+        self._compiled: set[object] = set()  # types of arguments with users' functions
 
     def __call__(self, *arguments: object) -> Any:
         if self._machine_code is None:
             with _lock:
                 self._machine_code = self._machine_code or _dispatcher(self.function)
-        return self._machine_code(*arguments)
+        if not runs_user_code(arguments):
+            return self._machine_code(*arguments)
+        types = _types(arguments)
+        if types not in self._compiled:
+            self._machine_code._compile_for_args(*arguments)  # in this thread, where Ctrl-C ends it
+            self._compiled.add(types)
+        return interruptible(self._machine_code, *arguments)
+
+
+def _types(argument: object) -> object:
+    if not isinstance(argument, tuple):
+        return type(argument)
+    return type(argument), *map(_types, argument)
 
 
 def compiled(function: Function) -> Loop:
@@ -221,7 +235,7 @@ def announcing(announce: Callable[[], object]) -> Iterator[None]:
         yield
 
 
-def _dispatcher(function: Function) -> Function:
+def _dispatcher(function: Function) -> Any:
     import numba
 
     load_compiler()
@@ -231,8 +245,12 @@ def _dispatcher(function: Function) -> Function:
 
     @_without_garbage_collection()
     def compile_loop(*signature: object) -> object:
+        from sameluck.compilation.inlining import set_environments
+
         _load_array_functions()
-        return compile_now(*signature)
+        loop = compile_now(*signature)
+        set_environments(loop)
+        return loop
 
     dispatcher._compiler.compile = compile_loop
     return dispatcher

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import difflib
+import linecache
+import os
 import re
 import traceback
-from pathlib import Path
 
 from sameluck.compilation.functions import Function
 from sameluck.errors import did_you_mean
@@ -14,6 +15,7 @@ _REASON = (
     r"^.*(?:Unknown attribute|No implementation|Untyped global|Cannot unify|[Uu]nsupported|NRT required"
     r"|Invalid use|is not defined|cannot determine|not supported|not allowed|must be|No conversion|opcode).*$"
 )
+_LINE = r'File "([^"]*)", line (\d+)|(?: at | from )(\S[^\n]*) \((\d+)\)$'
 _MAX_LENGTH = 200  # of a reason
 
 
@@ -32,10 +34,10 @@ def locate_error(function: Function, error: Exception) -> tuple[str, str]:
     """Return the line of a function at which Numba or Python failed, and the reason in one line."""
     lines = [*_named_lines(function, error), *_raising_lines(function, error)]
     line = getattr(error, "line", None) or [function.__code__.co_firstlineno, *lines][-1]
-    return f"line {line}", _python_reason(function, error) or _numba_reason(error)
+    return f"line {line}", _python_reason(function, error, line) or _numba_reason(error)
 
 
-def _python_reason(function: Function, error: Exception) -> str:
+def _python_reason(function: Function, error: Exception, line: int) -> str:
     if isinstance(error, Misuse):
         return str(error)
     if isinstance(error, NameError) and error.name:
@@ -44,16 +46,32 @@ def _python_reason(function: Function, error: Exception) -> str:
         subject = "the tally" if type(error.obj).__name__ == "Tally" else "its parameters"
         hint = did_you_mean(error.name, error.obj._fields)
         return f"Unknown attribute {error.name!r} of {subject} ({hint})"
-    if isinstance(error, ZeroDivisionError) or "divide by zero" in str(error):
-        logarithm = "log" in str(error)
-        return (
-            "it takes the logarithm of 0" if logarithm else "it divides by zero: test for 0 first"
+    if isinstance(error, ZeroDivisionError | FloatingPointError):
+        return _arithmetic_reason(
+            str(error), linecache.getline(function.__code__.co_filename, line)
         )
     if isinstance(error, TypeError) and "OnceKey" in str(error):
         return (
             "noise is not a number: read random bits from it, as in uniform(at(noise, period, 0))"
         )
     return ""
+
+
+def _arithmetic_reason(error: str, source: str) -> str:
+    operation = error.rpartition(" ")[2]  # "invalid value encountered in log"
+    if "log" in operation:
+        sign = "0" if "zero" in error else "a negative number"
+        return f"it takes the logarithm of {sign}"
+    if operation in ("sqrt", "power"):
+        return "it takes a root of a negative number"
+    if "zero" not in error and "divide" not in error:
+        return f"{error}: the result is not a number"
+    if "pulls" in source:
+        return (
+            "it divides by zero: pulls is 0 for an arm that was not played yet; play each arm once first, or use "
+            "tally.means, which is 0 then"
+        )
+    return "it divides by zero: test for 0 first"
 
 
 def _remedy_for_name(function: Function, name: str) -> str:
@@ -105,5 +123,7 @@ def _raising_lines(function: Function, error: Exception) -> list[int]:
 
 def _named_lines(function: Function, error: Exception) -> list[int]:
     """Return the lines of a function's file that Numba's message names."""
-    file = re.escape(Path(function.__code__.co_filename).name)
-    return [int(line) for line in re.findall(rf'File "[^"]*{file}", line (\d+)', str(error))]
+    file = os.path.abspath(function.__code__.co_filename)
+    named = re.findall(_LINE, str(error), re.MULTILINE)
+    pairs = [(path or other, line or number) for path, line, other, number in named]
+    return [int(line) for path, line in pairs if os.path.abspath(path) == file]

@@ -28,6 +28,15 @@ def is_builtin(subject: type | Function) -> bool:
     return str(subject.__module__).startswith("sameluck.")
 
 
+def require_class(decorator: str, subject: object) -> None:
+    """Raise `Invalid` if a decorator was applied to a function instead of being called with a class."""
+    if inspect.isfunction(subject):
+        raise Invalid(
+            f"@sl.{decorator} needs the class that the function belongs to: write @sl.{decorator}(MyClass) above "
+            f"{subject.__name__}, with MyClass a NamedTuple of parameters"
+        )
+
+
 def check_registration(
     subject: object, function: Function, registered: Mapping[str, type], role: str, arguments: str
 ) -> None:
@@ -167,4 +176,12 @@ def compiled_class(subject: type, functions: Sequence[Function]) -> type:
         if key not in _compiled_classes:
             name = f"{subject.__name__}_{next(_serial)}"
             _compiled_classes[key] = namedtuple(name, subject._fields)  # type: ignore[attr-defined]
+            _compiled_classes[key].is_user_code = True  # type: ignore[attr-defined]
         return _compiled_classes[key]
+
+
+def runs_user_code(argument: object) -> bool:
+    """Return whether a loop with this argument, or with these arguments, runs a user's function."""
+    if not isinstance(argument, tuple):
+        return False
+    return getattr(argument, "is_user_code", False) or any(map(runs_user_code, argument))

@@ -42,6 +42,10 @@ from sameluck.compilation.functions import Function
 class LinkedLibrary(JITCodeLibrary):  # type: ignore[misc]  # Numba is not typed
     """Intermediate code of one function, to be linked into a loop; never machine code."""
 
+    environment: tuple[
+        str, object
+    ]  # the variable in machine code, and the object that it points to
+
     def finalize(self) -> None:
         """Link nothing: the loop links this function and all that it calls (`whole`), each once."""
         for library in self._linking_libraries:
@@ -76,10 +80,26 @@ class LinkedLowering(NativeLowering):  # type: ignore[misc]
         key = _dynfunc.make_function(
             lowered.fndesc.lookup_module(), name, "", 0, lowered.env, (state.library,)
         )
+        state.library.environment = (lowered.fndesc.env_name, lowered.env)
         state.targetctx.insert_user_function(key, lowered.fndesc, state.library.whole())
         state.reload_init.extend(state.library._reload_init)
         state.cr = lowered._replace(cfunc=key)
         return changed
+
+
+def set_environments(loop: CompileResult) -> None:
+    """Set the variable of each function linked into a loop that points to the function's environment.
+
+    Numba sets the variable of a function that has machine code of its own. Without it, `print` of a number returns an
+    error while it holds the GIL, and the loop then waits for the GIL for ever.
+    """
+    codegen = loop.library.codegen
+    for library in loop.library._linking_libraries:
+        if isinstance(library, LinkedLibrary):
+            name, environment = library.environment
+            # The variable is optimised away in most functions.
+            if codegen._engine.get_global_value_address(name):
+                codegen.set_env(name, environment)
 
 
 class LinkedCompiler(CompilerBase):  # type: ignore[misc]

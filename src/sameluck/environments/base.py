@@ -17,8 +17,9 @@ That is all an environment needs: `parameters` holds its fields, sequences as ar
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import partial, wraps
 from typing import Any, TypeAlias, TypeGuard
 
 import numpy as np
@@ -26,7 +27,12 @@ import numpy as np
 from sameluck import text_forms
 from sameluck.arrays import Floats
 from sameluck.compilation.decorators import dispatched
-from sameluck.compilation.functions import check_registration, compiled_class, is_builtin
+from sameluck.compilation.functions import (
+    check_registration,
+    compiled_class,
+    is_builtin,
+    require_class,
+)
 from sameluck.environments.checks import REWARD_LIMITS, check_list
 from sameluck.errors import Invalid, shown
 from sameluck.randomness.streams import Bits
@@ -50,6 +56,9 @@ class Environment:
     binary = False  # whether rewards are 0 and 1 only
     is_prior = False  # whether each replication draws its own parameters
     is_moving = False  # whether an arm's rewards change with the period
+
+    def __init_subclass__(cls) -> None:
+        cls.__new__ = _with_remedy(cls, cls.__new__)  # type: ignore[method-assign]
 
     def __init__(self, *_values: object, **_named: object) -> None:
         """Raise `Invalid` for parameters that are invalid for every number of arms."""
@@ -117,6 +126,24 @@ def _as_array(name: str, value: object) -> object:
         ) from None
 
 
+def _with_remedy(environment_class: type, make: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(make)
+    def new(cls: type, *values: object, **named: object) -> Any:
+        try:
+            return make(cls, *values, **named)
+        except TypeError as error:
+            name, fields = cls.__name__, environment_class._fields  # type: ignore[attr-defined]
+            reason = re.sub(r"^[\w.]*__new__\(\)", name, str(error))
+            if len(values) > len(fields):
+                reason = f"{name} has the parameters {', '.join(fields)}, got {len(values)} values"
+            remedy = f"for example {text_forms.example(cls)}"
+            if all(isinstance(value, int | float) for value in values[:2]) and len(values) > 1:
+                remedy = f"write the arms' {fields[0]} as one list: {name}({shown(list(values))})"
+            raise Invalid(f"{reason}; {remedy}") from None
+
+    return new
+
+
 EnvironmentLike: TypeAlias = Environment | text_forms.Parameters | str  # itself or its text form
 
 
@@ -125,6 +152,7 @@ def draws(environment_class: type) -> Callable[[DrawFunction], DrawFunction]:
 
     A class of yours may be registered again with another function, which replaces the previous function.
     """
+    require_class("draws", environment_class)
 
     def register(function: DrawFunction) -> DrawFunction:
         arguments = "parameters, row, arm, bits"

@@ -91,6 +91,9 @@ class PythonReward(NamedTuple):
     reward: Reward
 
 
+PythonReward.is_user_code = True  # type: ignore[attr-defined]
+
+
 @draws(PythonReward)
 def _python(parameters: PythonReward, row: int, arm: int, bits: Bits) -> float:
     return parameters.reward(arm, uniform(bits))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TypeGuard
 
 from sameluck import environments, text_forms
+from sameluck.compilation.functions import is_builtin
 from sameluck.environments.base import ENVIRONMENTS, Environment, is_complete
 from sameluck.errors import Invalid, did_you_mean, shown
 
@@ -31,5 +32,8 @@ def _remedy(value: object) -> str:
         return f"it is an environment class: write {text_forms.example(value)!r}, for example"
     if callable(value):
         return "pass a function reward(arm, uniform) to sameluck.python_environment"
+    if text_forms.is_parameters(value) and not is_builtin(type(value)):
+        name = type(value).__name__
+        return f"its class has no draw function: write @sameluck.draws({name}) above your function"
     hint = did_you_mean(type(value).__name__.lower(), ENVIRONMENTS)
     return f"{hint}; or register your own with sameluck.draws"

@@ -43,7 +43,12 @@ import numpy as np
 from sameluck import text_forms
 from sameluck.arrays import Floats, Ints
 from sameluck.compilation.decorators import dispatched, inlined, specialised
-from sameluck.compilation.functions import check_registration, compiled_class, is_builtin
+from sameluck.compilation.functions import (
+    check_registration,
+    compiled_class,
+    is_builtin,
+    require_class,
+)
 from sameluck.errors import Invalid
 from sameluck.policies.fast.branch_hints import with_branch_hints
 from sameluck.policies.fast.rule_tables import kept_tables
@@ -101,6 +106,7 @@ def selects(policy_class: type) -> Callable[[SelectFunction], SelectFunction]:
 
     A class of yours may be registered again with another function, which replaces the previous function.
     """
+    require_class("selects", policy_class)
 
     def register(function: SelectFunction) -> SelectFunction:
         arguments = "policy, tally, period, noise"
@@ -120,6 +126,7 @@ def probabilities(policy_class: type) -> Callable[[ProbabilitiesFunction], Proba
     and has a `tally.memory` of its own, 0 in period 1. With it, `compare(adjust="exploration")` removes the noise of
     the policy's random choices from the effect.
     """
+    require_class("probabilities", policy_class)
 
     def register(function: ProbabilitiesFunction) -> ProbabilitiesFunction:
         arguments = "policy, tally, period, probabilities"

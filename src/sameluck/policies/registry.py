@@ -6,6 +6,7 @@ import pkgutil
 from importlib import import_module
 
 from sameluck import policies, text_forms
+from sameluck.compilation.functions import is_builtin
 from sameluck.errors import Invalid, did_you_mean, shown
 from sameluck.policies import base, fast
 from sameluck.policies.external import External
@@ -35,6 +36,11 @@ def as_policy(value: object, arms: int | None) -> base.Policy:
 def _remedy(value: object) -> str:
     if isinstance(value, type) and value in base.POLICIES.values():
         return f"it is a policy class: write {value.__name__}()"
+    if text_forms.is_parameters(value) and not is_builtin(type(value)):
+        name = type(value).__name__
+        return (
+            f"its class has no select function: write @sameluck.selects({name}) above your function"
+        )
     hint = did_you_mean(type(value).__name__.lower(), base.POLICIES)
     return (
         f"{hint}; or register your own with sameluck.selects, or name a Python object: External('mine'), and "

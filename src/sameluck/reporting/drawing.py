@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
@@ -27,6 +28,8 @@ _STYLE = {
     "svg.hashsalt": "sameluck",
 }
 _METADATA = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}  # no dates: equal bytes
+
+_PIXELS = 100  # per inch in a notebook, where a file has 160 for sharp text
 
 Axes: TypeAlias = Any  # matplotlib's, which is imported only when something is drawn
 
@@ -64,7 +67,15 @@ def panels(
     """Yield an empty figure and rows of axes in the common style."""
     with optional("matplotlib", "plots").rc_context(_STYLE):
         figure = optional("matplotlib.figure", "plots").Figure(figsize=size, layout="constrained")
+        figure._repr_png_ = partial(_notebook_png, figure)
         yield figure, figure.subplots(rows, columns, squeeze=False)
+
+
+def _notebook_png(figure: Figure) -> tuple[bytes, dict[str, int]]:
+    # Jupyter shows a figure of matplotlib only after pyplot has been used; this method shows it always.
+    width, height = figure.get_size_inches()
+    size = {"width": round(_PIXELS * width), "height": round(_PIXELS * height)}
+    return to_bytes(figure, ".png"), size
 
 
 def colour(index: int) -> str:

@@ -1,9 +1,9 @@
 """Check of a user's functions before machine code runs: a few periods in plain Python.
 
-A function must be a pure function of its arguments. `probe_functions` refuses global randomness and the
-clock (`check_names`), then runs the functions twice in plain Python (`plain_runner`): the results must be equal.
-`Probe.compare` runs the same periods compiled. A function is checked when it is first used in a process, for about
-`SECONDS`, and for `SECONDS_AGAIN` with each further set of parameters.
+A function must be a pure function of its arguments. `probe_functions` reads its source (`check_source`), then runs it
+twice in plain Python (`plain_runner`): the results must be equal. `Probe.compare` runs the same periods compiled. A
+function is checked when it is first used in a process, for about `SECONDS`, and for `SECONDS_AGAIN` with each further
+set of parameters.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ import numpy as np
 
 from sameluck.arrays import Floats, Ints
 from sameluck.compilation.function_errors import Misuse
+from sameluck.compilation.function_syntax import check_calls, check_syntax
 from sameluck.compilation.functions import Function, changed_constants, constants_of, is_builtin
+from sameluck.compilation.interruption import within
 from sameluck.environments.base import Environment, draw_function_of, prepared_parameters
 from sameluck.errors import Invalid
 from sameluck.experiment import Experiment
@@ -32,12 +34,13 @@ from sameluck.policies.base import (
 )
 from sameluck.policies.batched import Batched
 from sameluck.simulation.loop import Results
-from sameluck.simulation.plain_runner import Deadline, PlainRunner
+from sameluck.simulation.plain_runner import Deadline, PlainRunner, Stop
 from sameluck.simulation.policy_runner import PolicyRunner
 from sameluck.trajectories import Trajectory, empty_trajectory
 
 SECONDS, SECONDS_AGAIN = 0.24, 0.03
 PERIODS = 250
+PERIOD_SECONDS = 5  # of machine code in one period
 COMPILED = "compiled and in plain Python"
 RULE = (
     "a function must use nothing but its arguments and constants, and write to nothing but "
@@ -80,14 +83,18 @@ def user_functions(
             yield UserFunction(function, repr(environment), arms, 0)
 
 
-def check_names(function: Function) -> None:
-    """Raise `Misuse` if a function, or a compiled function that it calls, uses global randomness or the clock.
+def check_source(function: Function) -> None:
+    """Raise `Misuse` if a function, or a compiled function that it calls, must not be run.
+
+    It may use syntax that cannot be compiled, global randomness or the clock, or call `print`.
 
     A function that Numba has compiled before keeps its constants: a changed constant of such a helper is refused too.
     """
     source = function.__code__.co_varnames[3]
+    check_syntax(function)
     for used in _called_by(function):
         prefix = "it" if used is function else f"it calls {used.__name__}, which"
+        check_calls(used, prefix)
         for constant in constants_of(used):
             module = _module_of(constant.value)
             if any(f"{module}.".startswith(f"{impure}.") for impure in _IMPURE):
@@ -132,9 +139,12 @@ class Probe(NamedTuple):
     results: tuple[Results, ...]  # of the first replications
     exploration_excess: Floats  # in replication 0, up to each period before the deadline
     functions: frozenset[UserFunction]
+    stopped_at: Stop | None = None
 
     def compare(self, *, recorded: bool) -> None:
         """Raise `Invalid` if compiled code differs; otherwise the functions count as checked."""
+        if self.stopped_at is not None:
+            self._run_beyond(self.stopped_at, recorded=recorded)
         for replication, plain in enumerate(self.results):
             periods = plain.checkpoints
             trajectory = empty_trajectory(periods.size) if recorded else None
@@ -143,6 +153,19 @@ class Probe(NamedTuple):
         if any(function.states_probabilities for function in self.functions):
             self._compare_probabilities()
         _checked.update(self.functions)
+
+    def _run_beyond(self, stop: Stop, *, recorded: bool) -> None:
+        """Raise `Invalid` if machine code does not end in time the period in which plain Python stopped."""
+        trajectory = empty_trajectory(stop.period) if recorded else None
+        self.runner.compile(recorded=recorded)
+        try:
+            within(PERIOD_SECONDS, self.runner.run, range(1), np.array([stop.period]), trajectory)
+        except TimeoutError:
+            functions = {use.function.__code__: use.function for use in self.functions}
+            function = functions.get(stop.code, next(iter(functions.values())))
+            reason = f"it has not returned in period {stop.period} after {PERIOD_SECONDS} seconds: does its loop end?"
+            error = Misuse(reason, function, stop.line)
+            raise Invalid(self.runner.refusals.message(function, error)) from None
 
     def _compare_probabilities(self) -> None:
         played, plain = _trajectory_of(self.results[0]), self.exploration_excess
@@ -169,7 +192,7 @@ def probe_functions(
         runner = PolicyRunner(experiment, stage, name)
         for use in functions:
             try:
-                check_names(use.function)
+                check_source(use.function)
             except Misuse as error:
                 raise Invalid(runner.refusals.message(use.function, error)) from None
         if unchecked := functions.difference(_checked, *(probe.functions for probe in probes)):
@@ -183,17 +206,17 @@ def _probe(runner: PolicyRunner, functions: frozenset[UserFunction]) -> Probe:
     seconds = (SECONDS_AGAIN if again else SECONDS) / 5  # each of five runs
     periods = np.arange(1, min(PERIODS, runner.experiment.horizon) + 1)
     PlainRunner(runner, Deadline(seconds)).check_rows()
-    first, second, other = (
-        PlainRunner(runner, Deadline(seconds)).run(replication, periods)
-        for replication in (0, 0, 1)
-    )
+    first = PlainRunner(runner, Deadline(seconds)).run(0, periods)
+    plain = PlainRunner(runner, Deadline(seconds))
+    second = plain.run(0, periods)
+    other = PlainRunner(runner, Deadline(seconds)).run(1, periods)
     _check_equal_results(runner, first, second, "when it is run again")
     excess = np.empty(0)
     if any(use.states_probabilities for use in functions):
         played = _trajectory_of(second)
-        plain = PlainRunner(runner, Deadline(seconds))
-        excess = plain.exploration_excess(periods[: played.arms.size], played)
-    return Probe(runner, (second, other), excess, functions)
+        stating = PlainRunner(runner, Deadline(seconds))
+        excess = stating.exploration_excess(periods[: played.arms.size], played)
+    return Probe(runner, (second, other), excess, functions, plain.stopped_at)
 
 
 def _trajectory_of(results: Results) -> Trajectory:

@@ -7,16 +7,20 @@ writes, a division by zero raises, and a random number that is read twice raises
 from __future__ import annotations
 
 import math
+import sys
 import time
+import traceback
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from types import CodeType, FrameType
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
 from sameluck.arrays import Floats, Ints
 from sameluck.compilation.function_errors import Misuse
-from sameluck.compilation.functions import is_builtin
+from sameluck.compilation.function_syntax import may_be_endless
+from sameluck.compilation.functions import Function, is_builtin
 from sameluck.environments.base import draw, draw_function_of, draws
 from sameluck.environments.checks import MAX_REWARD
 from sameluck.errors import Invalid
@@ -65,6 +69,35 @@ class Deadline:
         if time.perf_counter() > self.end:
             raise OutOfTime
 
+    @contextmanager
+    def checked_in(self, *functions: Function) -> Iterator[None]:
+        """Check the time also at every line of users' functions with `while`: it may loop and read no array."""
+        # Never in other code, such as the destructor of an object, which may run at any moment.
+        codes = {f.__code__ for f in functions if not is_builtin(f) and may_be_endless(f)}
+        if not codes or self.end == math.inf or sys.gettrace() is not None:  # a debugger's
+            yield
+            return
+
+        def check(frame: FrameType, *_: object) -> Any:
+            if frame.f_code not in codes:
+                return None
+            self.check()
+            return check
+
+        sys.settrace(check)
+        try:
+            yield
+        finally:
+            sys.settrace(None)
+
+
+class Stop(NamedTuple):
+    """Period and line of a user's function beyond which plain Python did not get in time."""
+
+    period: int
+    code: CodeType
+    line: int
+
 
 class PlainRunner:
     """Runs the policy of a `PolicyRunner` in plain Python."""
@@ -72,6 +105,7 @@ class PlainRunner:
     def __init__(self, runner: PolicyRunner, deadline: Deadline | None = None) -> None:
         self.runner = runner
         self.deadline = deadline or Deadline()
+        self.stopped_at: Stop | None = None
 
     def run(
         self, replication: int, checkpoints: Ints, trajectory: Trajectory | None = None
@@ -90,10 +124,15 @@ class PlainRunner:
         guarded = self._guarded_parameters(parameters)
         recording = runner.recording(trajectory, checkpoints)
         try:
-            with runner.refusals.explaining(parameters):
+            functions = select_function_of(runner.policy), draw_function_of(parameters)
+            with runner.refusals.explaining(parameters), self.deadline.checked_in(*functions):
                 period = run_one(policy, guarded, noise, arrays, 0, results, recording)
-        except OutOfTime:
+        except OutOfTime as error:
             done = int(np.searchsorted(checkpoints, arrays.observations.pulls.sum(), side="right"))
+            codes = [function.__code__ for function in functions]
+            for frame, line in traceback.walk_tb(error.__traceback__):
+                if frame.f_code in codes:
+                    self.stopped_at = Stop(done + 1, frame.f_code, line)
             rewards, pulls = results.rewards[:, :done], results.pulls[:, :done]
             return Results(results.indexed_by_period, checkpoints[:done], rewards, pulls)
         runner.refusals.check_arm(replication, period)
@@ -108,7 +147,12 @@ class PlainRunner:
         parameters = self.runner.parameters(range(rows))
         guarded = self._guarded_parameters(parameters)
         key = stream(experiment.seed, REWARD, 0, 0)
-        with self.runner.refusals.explaining(parameters), suppress(OutOfTime):
+        explaining = self.runner.refusals.explaining(parameters)
+        with (
+            suppress(OutOfTime),
+            explaining,
+            self.deadline.checked_in(draw_function_of(parameters)),
+        ):
             for row in (0, rows - 1):
                 for arm in range(experiment.n_arms):
                     draw(guarded, row, arm, word(key, arm))
@@ -120,9 +164,10 @@ class PlainRunner:
         filled = np.zeros(runner.experiment.n_arms)
         policy = guarded_policy(runner.policy, self.deadline)
         try:
-            period = sum_exploration_excess.function(
-                policy, runner.empty_observations(), checkpoints, trajectory, filled, sums
-            )
+            with self.deadline.checked_in(probabilities_function_of(runner.policy)):
+                period = sum_exploration_excess.function(
+                    policy, runner.empty_observations(), checkpoints, trajectory, filled, sums
+                )
         except OutOfTime:
             return sums[np.isfinite(sums)]
         except Exception as error:
@@ -146,7 +191,10 @@ class GuardedArray(np.ndarray[Any, Any]):
         self.deadline = getattr(source, "deadline", None)
 
     def __array_wrap__(self, array: Any, context: Any = None, return_scalar: bool = False) -> Any:  # noqa: FBT001, FBT002
-        return np.asarray(array)[()]  # a new array, or the number that a sum is
+        outputs = context[1][context[0].nin :] if context else ()
+        if array.ndim and not any(np.shares_memory(array, output) for output in outputs):
+            raise Misuse("it makes a new array: write a loop over the arms")
+        return np.asarray(array)[()]  # the number that a sum is
 
     def __getitem__(self, index: Index) -> Any:
         self._check("reads", index)

@@ -9,6 +9,7 @@ import numpy as np
 
 from sameluck.arrays import Floats
 from sameluck.compilation.function_errors import Misuse, blames, locate_error
+from sameluck.compilation.function_syntax import check_syntax
 from sameluck.compilation.functions import Function, is_builtin
 from sameluck.environments.base import Environment, draw_function_of, is_all_builtin
 from sameluck.errors import AddressReused, Invalid
@@ -99,6 +100,10 @@ class Refusals:
 
 
 def _message(label: str, rule: str, function: Function, error: Exception) -> str:
+    try:
+        check_syntax(function)
+    except Misuse as misuse:  # Numba's message would name another line or reason
+        error = misuse
     where, reason = locate_error(function, error)
     message = f"{label} cannot be run: {reason} ({where})"
     if isinstance(error, _COMPLETE):

@@ -14,9 +14,7 @@ import signal
 import sys
 import traceback
 import warnings
-from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -26,6 +24,7 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 import numpy as np
 
 from sameluck.arrays import Ints
+from sameluck.compilation.interruption import in_threads
 from sameluck.environments.base import Environment
 from sameluck.errors import Invalid, SameluckError, Unplayable
 from sameluck.experiment import Experiment
@@ -70,12 +69,7 @@ def _in_threads(run: Callable[[Task], TaskResult], tasks: Sequence[Task], worker
     if short and (workers == 1 or len(tasks) <= 1):
         yield from map(run, tasks)
         return
-    pool, ended = ThreadPoolExecutor(workers, thread_name_prefix="sameluck"), False
-    try:
-        yield from pool.map(run, tasks)
-        ended = True
-    finally:
-        pool.shutdown(wait=ended, cancel_futures=True)
+    yield from in_threads(run, tasks, workers)
 
 
 def map_tasks(work: Work, tasks: Sequence[Task], map_like: MapLike) -> Results:
@@ -151,14 +145,7 @@ def runs_in_each(
         yield from map(run, instances)
         return
     # Only a few are begun ahead, or results would pile up where the caller is slower.
-    begun: deque[Future[Runs]] = deque()
-    with ThreadPoolExecutor(workers, thread_name_prefix="sameluck") as pool:
-        for instance in instances:
-            begun.append(pool.submit(run, instance))
-            if len(begun) > 2 * workers:
-                yield begun.popleft().result()
-        while begun:
-            yield begun.popleft().result()
+    yield from in_threads(run, instances, workers, ahead=2 * workers)
 
 
 class _Worker(NamedTuple):

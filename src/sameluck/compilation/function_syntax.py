@@ -10,12 +10,11 @@ import builtins
 import dis
 from collections.abc import Iterator
 from functools import cache
-from typing import Any
 
 from sameluck.compilation.function_errors import Misuse
 from sameluck.compilation.functions import Function, NoSource, source_function
 
-_COMPREHENSIONS: dict[type[ast.AST], str] = {
+_COMPREHENSIONS: dict[type, str] = {
     ast.ListComp: "list comprehension",
     ast.SetComp: "set comprehension",
     ast.DictComp: "dict comprehension",
@@ -41,36 +40,37 @@ def check_calls(function: Function, prefix: str = "it") -> None:
             raise Misuse(f"{prefix} calls {name}, which cannot be compiled", function, line)
 
 
-@cache
 def check_syntax(function: Function) -> None:
     """Raise `Misuse` for syntax that cannot be compiled and for an endless loop, if the source is available."""
-    try:
-        tree = source_function(function)  # type: ignore[arg-type]  # registered functions are plain
-    except NoSource:
-        return
-    for statement in tree.body:
+    tree = _tree(function)
+    for statement in tree.body if tree else ():
         for reason, node in _findings(statement):
             raise Misuse(reason, function, node.lineno)
 
 
-@cache
 def may_be_endless(function: Function) -> bool:
     """Return whether a function has a `while` loop; True if its source is not available."""
+    tree = _tree(function)
+    return tree is None or any(isinstance(node, ast.While) for node in ast.walk(tree))
+
+
+@cache
+def _tree(function: Function) -> ast.FunctionDef | None:
+    # Kept, because reading a long file takes as long as checking the function in plain Python may.
     try:
-        tree = source_function(function)  # type: ignore[arg-type]
+        return source_function(function)  # type: ignore[arg-type]  # registered functions are plain
     except NoSource:
-        return True
-    return any(isinstance(node, ast.While) for node in ast.walk(tree))
+        return None
 
 
-def _findings(tree: ast.AST) -> Iterator[tuple[str, Any]]:
+def _findings(tree: ast.AST) -> Iterator[tuple[str, ast.expr | ast.stmt]]:
     allowed = {id(node) for outer in ast.walk(tree) for node in _unmade_lists(outer)}
     for node in ast.walk(tree):
         if isinstance(node, ast.While) and _is_endless(node):
             yield "its loop never ends: it has no break and no return", node
         elif isinstance(node, ast.Yield | ast.YieldFrom):
             yield "it yields values: return one arm's index", node
-        elif comprehension := _COMPREHENSIONS.get(type(node)):
+        elif isinstance(node, ast.expr) and (comprehension := _COMPREHENSIONS.get(type(node))):
             yield f"it uses a {comprehension}: write a for loop", node
         elif isinstance(node, ast.Call) and (called := _takes_lambda(node)):
             yield f"it passes a lambda to {called}: write a for loop", node

@@ -58,7 +58,7 @@ class Environment:
     is_moving = False  # whether an arm's rewards change with the period
 
     def __init_subclass__(cls) -> None:
-        cls.__new__ = _with_remedy(cls, cls.__new__)  # type: ignore[method-assign]
+        cls.__new__ = _with_remedy(cls, cls.__new__)  # type: ignore[assignment, method-assign]
 
     def __init__(self, *_values: object, **_named: object) -> None:
         """Raise `Invalid` for parameters that are invalid for every number of arms."""
@@ -126,9 +126,9 @@ def _as_array(name: str, value: object) -> object:
         ) from None
 
 
-def _with_remedy(environment_class: type, make: Callable[..., Any]) -> Callable[..., Any]:
+def _with_remedy(environment_class: type, make: Callable[..., object]) -> Callable[..., object]:
     @wraps(make)
-    def new(cls: type, *values: object, **named: object) -> Any:
+    def new(cls: type, *values: object, **named: object) -> object:
         try:
             return make(cls, *values, **named)
         except TypeError as error:

@@ -10,7 +10,7 @@ import math
 import sys
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import CodeType, FrameType
 from typing import Any, NamedTuple, TypeAlias, TypeVar
@@ -78,13 +78,13 @@ class Deadline:
             yield
             return
 
-        def check(frame: FrameType, *_: object) -> Any:
+        def check(frame: FrameType, *_: object) -> Callable[..., object] | None:
             if frame.f_code not in codes:
                 return None
             self.check()
             return check
 
-        sys.settrace(check)
+        sys.settrace(check)  # type: ignore[arg-type]
         try:
             yield
         finally:

@@ -139,3 +139,15 @@ def test_a_difference_that_is_not_possible_is_due_to_chance(means, most):
         "to chance at least in part." in verdict
     )
     assert "Failures" not in verdict
+
+
+@pytest.mark.parametrize("pairs", ["best", "all"])
+def test_the_best_mean_is_not_said_to_lead_by_its_median(pairs):
+    """p1 has the highest mean by two replications; p2 is ahead of it in the median replication."""
+    runs = made_up([0, 3], COINS)
+    runs.rewards[:2, 1] = 500
+    assert unchecked(runs, pairs=pairs).startswith("p1 earned most over 5,000 periods")
+    median = unchecked(runs, pairs=pairs, interval="median")
+    assert median.startswith("In the median replication: ")
+    assert "most" not in median
+    assert "earned more than" in median or "earned less than p2" in median

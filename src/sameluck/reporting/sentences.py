@@ -196,16 +196,18 @@ def _of_several(
 ) -> list[str]:
     """Return the answer of several effects at one checkpoint in one sentence, and sentences on equal results.
 
-    With `pairs="control"` the other policies are not compared with each other, so none is called the best.
+    With `pairs="control"` the other policies are not compared with each other, so none is said to lead. Nor is one by
+    its median: the policy that earned most on average may be behind in the median replication.
     """
-    reference = effects[0].control if pairs == "control" else _leader(effects, metric)
+    reference = _leader(effects, metric) if pairs == "all" else effects[0].control
     compared = [
         effect for effect in map(partial(_against, reference), effects) if effect is not None
     ]
     same = [finding(effect) for effect in effects if effect.is_same_policy]
     constant = [effect for effect in compared if effect.sd == 0 and not effect.is_same_policy]
     varying = [effect for effect in compared if effect.sd != 0]
-    sentences = [_contrast(varying, reference, metric, pairs)] if varying else []
+    leads = pairs != "control" and not median
+    sentences = [_contrast(varying, reference, metric, leads=leads)] if varying else []
     if median:
         sentences = [f"In the median replication: {sentence}" for sentence in sentences]
     if len(compared) < len(effects) and varying:
@@ -239,22 +241,23 @@ def _against(reference: str, effect: Effect) -> Effect | None:
     )
 
 
-def _contrast(effects: Sequence[Effect], reference: str, metric: Metric, pairs: str) -> str:
-    """Say which policies differ from the reference, the largest differences first."""
+def _contrast(effects: Sequence[Effect], reference: str, metric: Metric, *, leads: bool) -> str:
+    """Say which policies differ from the reference, the largest differences first; `leads`: it has the best value."""
     at, over = f"at {percent(effects[0].level)}", f"over {effects[0].checkpoint:,} periods"
     ranked = sorted(effects, key=lambda effect: -abs(effect.effect))
     decided = [effect for effect in ranked if effect.shows_difference]
     undecided = [effect.policy for effect in effects if not effect.shows_difference]
     total, others = counted(len(effects), "policy", "policies"), listed(undecided, MAX_FINDINGS)
-    if pairs != "control":
+    sign = -1.0 if metric.lower_is_better else 1.0
+    if leads and all(sign * effect.effect < 0 for effect in decided):
         first, than = ("lowest", "lower") if metric.lower_is_better else ("highest", "higher")
-        leads = f"{reference} has the {first} {metric.title} {over}"
+        leader = f"{reference} has the {first} {metric.title} {over}"
         if metric == REWARD:
-            leads, than = f"{reference} earned most {over}", "more"
+            leader, than = f"{reference} earned most {over}", "more"
         if not decided:
-            return f"{leads}, but no difference from the other {total} is shown, {at}."
+            return f"{leader}, but no difference from the other {total} is shown, {at}."
         none = f"; no difference from {others} is shown" if undecided else ""
-        return f"{leads}: {than} than {_sizes(decided)}, {at}{none}."
+        return f"{leader}: {than} than {_sizes(decided)}, {at}{none}."
     if not decided:
         none = f"No difference{_in(metric)} from {reference} is shown for any of {total}"
         return f"{none} {over}, {at}."

@@ -1,16 +1,22 @@
 """Looks: shared between viewers, limited in number, and never in the way of an operator."""
 
 import asyncio
+import runpy
+import statistics
 import sys
 import threading
+from pathlib import Path
 
+import dashboards
 import pytest
 
+import sameluck as sl
 from sameluck.errors import Invalid, Missing
 from sameluck.live.experiment import LiveExperiment
 from sameluck.service import looks
 from sameluck.service.looks import Looks, Streams
 
+ROOT = Path(__file__).parents[2]
 SECONDS = 30  # until a test that hangs fails
 
 
@@ -264,3 +270,34 @@ def test_threads_that_compute_give_the_interpreter_away_often(served):
         assert sys.getswitchinterval() == before
 
     served.http.loop.run_until_complete(asyncio.wait_for(scenario(), SECONDS))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+def test_a_switch_under_twenty_dashboards(kind, request, tmp_path):
+    """Before operators had a lane of their own, the slowest switch took seconds.
+
+    The limit is five times the promise of 100 ms, for machines that are five times as slow.
+    """
+    ledgers = runpy.run_path(str(ROOT / "benchmarks" / "ledgers.py"))
+    means = [0.05 * (arm + 1) for arm in range(10)]
+    experiment = sl.Experiment(
+        policies={"old": "ucb1(alpha=2)", "new": "ucb1(alpha=1)"},
+        arms=10,
+        horizon=1_000,
+        replications=400,
+        seed=7,
+    )
+    target = tmp_path / "shop.db"
+    url = f"sqlite:///{target}"
+    if kind == "postgres":
+        target = url = request.getfixturevalue("postgres_url")
+    with sl.open(url) as store:
+        store.start(dashboards.NAME, experiment, options=sl.LiveOptions(open_replications=16))
+    made = ledgers["make"](experiment, [1_000] * 100 + [500] * 16, means)
+    assert ledgers[f"fill_{kind}"](target, 2, made) > 100_000
+    watched = dashboards.watch(url, tabs=20, seconds=12)
+    assert {status for _, status in watched.statuses} == {200}
+    assert watched.statuses["bench", 200] >= 20
+    medians = {name: statistics.median(calls) for name, calls in watched.switches.items()}
+    assert max(medians.values()) < 0.5, medians

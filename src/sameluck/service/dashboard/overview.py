@@ -91,14 +91,24 @@ class Overviews:
     def __init__(self) -> None:
         self._overviews: dict[str, Overview] = {}
         self._changed_at: dict[str, float] = {}  # monotonic seconds
+        self._under_way: dict[str, tuple[float, asyncio.Task[Overview]]] = {}  # since a moment
         self._tasks: dict[str, asyncio.Task[Overview]] = {}  # begun for the list
         self._turn = asyncio.Semaphore(
             1
         )  # one row of the list at a time, so that a page does not wait for all rows
 
     async def of(self, experiments: LoadedExperiments, name: str) -> Overview:
-        """Return the overview of an experiment, at most a second old."""
-        return await experiments.look(name, self._of, "overview")
+        """Return the overview of an experiment: at most a second old, or the one that is being computed.
+
+        Unlike other looks, visitors join it after it has begun, unless a visitor has changed the experiment since.
+        """
+        begun_at, task = self._under_way.get(name, (0.0, None))
+        if task is None or task.done() or begun_at < self._changed_at.get(name, 0.0):
+            task = asyncio.create_task(experiments.look(name, self._of, "overview"))
+            # Retrieved, or asyncio would log the error after every visitor has left.
+            task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
+            self._under_way[name] = time.monotonic(), task
+        return await asyncio.shield(task)
 
     async def for_list(
         self, experiments: LoadedExperiments, statuses: Sequence[Status], seconds: float

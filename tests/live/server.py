@@ -6,6 +6,7 @@ import itertools
 import os
 import pwd
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
@@ -215,6 +216,28 @@ def away(server, url):
         yield
     finally:
         admin(server, allow.format("true", name))
+
+
+@contextlib.contextmanager
+def frozen(pid):
+    """A process and its children are stopped, as on a machine that hangs."""
+    children = [
+        int(path.parent.name) for path in Path("/proc").glob("[0-9]*/stat") if _parent(path) == pid
+    ]
+    for process in (pid, *children):
+        os.kill(process, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for process in (pid, *children):
+            os.kill(process, signal.SIGCONT)
+
+
+def _parent(stat):
+    try:
+        return int(stat.read_text().rpartition(")")[2].split()[1])
+    except OSError:  # it has ended
+        return None
 
 
 def _version(folder):

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from server import frozen
 
 import sameluck as sl
 from sameluck import cli
@@ -108,6 +109,38 @@ def test_sigterm_ends_the_server_within_five_seconds_and_loses_nothing(tmp_path)
         kept = {id: live.describe(id) for id in acknowledged}
         assert {id: details.value for id, details in kept.items()} == acknowledged
         assert {details.status for details in kept.values()} == {"settled"}
+
+
+@pytest.mark.slow
+def test_sigterm_ends_the_server_in_time_while_the_database_hangs(
+    tmp_path, postgres_server, postgres_url
+):
+    """Calls under way are told to come again."""
+    answers = []
+
+    def post(http, path, body):
+        with contextlib.suppress(httpx.TransportError):  # a new connection is refused
+            answers.append(http.post(path, json=body))
+
+    with running(tmp_path, "--db", postgres_url) as (process, http):
+        assert http.post("/v1/experiments", json=EXPERIMENT).status_code == 201
+        path = "/v1/experiments/socks/assignments"
+        ids = [http.post(path, json={"unit": unit}).json()["id"] for unit in range(4)]
+        calls = [(f"/v1/assignments/{id}/reward", {"value": 1}) for id in ids if id]
+        calls.append(("/v1/experiments/socks/pause", {}))
+        with frozen(postgres_server.pid):
+            threads = [threading.Thread(target=post, args=(http, *call)) for call in calls]
+            for thread in threads:
+                thread.start()
+            time.sleep(0.5)
+            process.send_signal(signal.SIGTERM)
+            began = time.monotonic()
+            process.wait(30)
+            assert time.monotonic() - began < 5
+            for thread in threads:
+                thread.join()
+    assert {answer.status_code for answer in answers} == {503}
+    assert all(answer.headers["retry-after"] for answer in answers)
 
 
 def until_answered(call, *arguments):

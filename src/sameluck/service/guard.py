@@ -67,6 +67,13 @@ class Guard:
                 raise
             detail = f"no answer within {self._limits.seconds:g} seconds; try again later"
             await problem(503, "timed_out", detail)(scope, receive, exchange.send)
+        except asyncio.CancelledError:
+            # The server ends, and its task of this request with this answer. Its own answer would be 500.
+            if exchange.started:
+                raise
+            exchange.timeout = None  # it has ended with the cancelled call
+            detail = "the service ends before it has an answer; repeat the call"
+            await problem(503, "unavailable", detail)(scope, receive, exchange.send)
 
     def _check(self, pairs: Sequence[tuple[bytes, bytes]]) -> None:
         headers = dict(pairs)

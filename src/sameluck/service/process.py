@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import logging
+import os
 import socket
 import threading
 from typing import Any
@@ -20,8 +22,11 @@ from sameluck.service.demo import run_demo
 from sameluck.service.loaded_experiments import LoadedExperiments
 
 GRACE_SECONDS = 3  # for requests under way when the service is told to end
+END_SECONDS = 4.5  # until the process ends, whatever it waits for
 HEAD_SECONDS = 15  # a connection on which no request begins is closed after 15 to 30 seconds
 TICKS_PER_SECOND = 10  # of uvicorn
+
+_log = logging.getLogger("sameluck")
 
 
 class Server(uvicorn.Server):
@@ -46,6 +51,16 @@ class Server(uvicorn.Server):
             self.exempt_loaded()
         return await super().on_tick(counter)
 
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """End the requests and the application; in the main thread, end the process at the promised time."""
+        # A thread may wait for a database that does not answer, and Python would wait for the thread. Nothing
+        # acknowledged is lost, since the process may be killed at any moment.
+        if threading.current_thread() is threading.main_thread():
+            timer = threading.Timer(END_SECONDS, _end_process)
+            timer.daemon = True
+            timer.start()
+        await super().shutdown(sockets)
+
     def exempt_loaded(self) -> None:
         """Exempt all objects from the garbage collector if an experiment was loaded since the last call.
 
@@ -66,6 +81,11 @@ class Server(uvicorn.Server):
         for connection in self._stalled & waiting:
             connection.transport.close()
         self._stalled = waiting
+
+
+def _end_process() -> None:
+    _log.error("sameluck: the service ends without waiting for the database, which does not answer")
+    os._exit(0)
 
 
 def _waits_for_request(connection: Any) -> bool:

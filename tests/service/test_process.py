@@ -200,6 +200,46 @@ def test_a_server_that_is_killed_and_restarted_under_load_loses_and_doubles_noth
         assert live.status().waiting == 0, "a unit is enrolled without an answer"
 
 
+FREEZES = """
+import os, signal, sys
+import sameluck as sl
+from sameluck.live.calls.timing import time_limit
+from sameluck.live.databases.rows import LockedAssignment
+
+attempts = []
+
+def work(transaction):
+    transaction.fetch_one(LockedAssignment, "lock_assignment", assignment=sys.argv[2])
+    attempts.append(1)
+    if len(attempts) == 1:
+        print("locked", flush=True)
+        os.kill(os.getpid(), signal.SIGSTOP)
+
+with sl.open(sys.argv[1]) as store, time_limit(60):
+    store.database.write(work)
+print(len(attempts))
+"""
+
+
+@pytest.mark.slow
+def test_a_frozen_process_delays_the_rewards_of_others_by_two_seconds(tmp_path, postgres_url):
+    """It stops with the locks of a replication: the database ends its session, and the other server goes on."""
+    with running(tmp_path, "--db", postgres_url) as (_, http):
+        assert http.post("/v1/experiments", json=EXPERIMENT).status_code == 201
+        id = enrol([http], "u")[0]["id"]
+        command = [sys.executable, "-c", FREEZES, postgres_url, id]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as other:
+            try:
+                assert other.stdout.readline() == "locked\n"
+                answer = http.post(f"/v1/assignments/{id}/reward", json={"value": 1})
+                assert answer.status_code == 200, answer.text
+                assert answer.elapsed.total_seconds() < 4.5  # two seconds, and the work
+                other.send_signal(signal.SIGCONT)
+                assert other.stdout.readline() == "2\n"  # its transaction was run again
+            finally:
+                other.kill()
+
+
 def call_either(servers, path, body):
     """Return the first answer of several servers, as behind a proxy, and the number of servers without an answer."""
     for failed, http in enumerate(servers):

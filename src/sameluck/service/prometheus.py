@@ -75,8 +75,8 @@ class Metrics:
         for row in rows:
             earlier = None if before is None else before.get(row.name)
             is_failed = row.status == "failed"
-            # At the start of the process only failures are news.
-            if row == earlier or (before is None and not is_failed):
+            # Of an experiment that is seen for the first time only a failure is news.
+            if row == earlier or (earlier is None and not is_failed):
                 continue
             was = f" (was {earlier.status})" if earlier else ""
             reason = f": {row.reason}" if row.reason else ""

@@ -46,6 +46,9 @@ PLAN_SECONDS = 10.0  # lifetime of a plan: tables that were empty when it was ma
 CLOSE_SECONDS = 0.5  # to wait for connections that are being made
 CONNECTION_SECONDS = 5.0  # to wait for a connection of the pool
 LOOK_CONNECTIONS = 8  # beside the pool's, for calls inside `looking`; closed when not used
+# After which the server ends the session of a call for a user whose process has stopped and holds locks. Policies
+# compute between two statements, so it must not be short.
+IDLE_SECONDS = 2.0
 MAX_TIMEOUT = 1_000.0  # seconds; a call with more time has no timeout on the server
 BEGIN_WRITING = "BEGIN ISOLATION LEVEL READ COMMITTED"  # the server's default may be another level
 BEGIN_READING = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
@@ -283,8 +286,11 @@ class Postgres:
         now, seconds = time.monotonic(), seconds_left(MAX_TIMEOUT)
         # The server gives up by itself: a wait for a lock must not outlive the call.
         limit = str(round(1_000 * seconds) + 1) if seconds < MAX_TIMEOUT else None
+        is_writing = begin == BEGIN_WRITING
+        # Only with a deadline: an operator's change may compute for minutes between two statements.
+        idle = str(round(1_000 * IDLE_SECONDS)) if limit and is_writing else None
         transaction.execute(
-            "set_server_options", milliseconds=limit, by_index=begin == BEGIN_WRITING
+            "set_server_options", milliseconds=limit, idle=idle, by_index=is_writing
         )
         if now >= connection.planned_until:
             transaction.execute("plan_again")

@@ -666,8 +666,13 @@ DISCARD PLANS
 -- Until the end of the transaction. Without a limit the server's own statement_timeout stays. With by_index a list of
 -- unknown length is joined with a table by index, even if the tables were empty when the statement was planned. A plan
 -- without an index then looks so costly that PostgreSQL would compile it, which takes 0.2 seconds; so jit is off.
+-- A process that stops between two statements of a call for a user keeps its row locks, so the server ends its session
+-- after some milliseconds, unless the server has a limit of its own.
 -- name: set_server_options
 SELECT set_config('statement_timeout', COALESCE(:milliseconds, current_setting('statement_timeout')), true),
+       set_config('idle_in_transaction_session_timeout',
+                  CASE current_setting('idle_in_transaction_session_timeout') WHEN '0' THEN COALESCE(:idle, '0')
+                       ELSE current_setting('idle_in_transaction_session_timeout') END, true),
        CASE WHEN :by_index THEN (SELECT COUNT(set_config(name, 'off', true))
             FROM unnest(ARRAY['enable_hashjoin', 'enable_mergejoin', 'enable_seqscan', 'jit']) AS name) END
 

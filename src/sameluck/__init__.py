@@ -43,7 +43,7 @@ from sameluck.policies.ucb import UCB1, UCBDelta
 from sameluck.runs import Runs
 from sameluck.simulation.simulate import simulate
 from sameluck.simulation.trace import trace
-from sameluck.simulation.verification import check_policy
+from sameluck.simulation.verification import check_environment, check_policy
 from sameluck.trajectories import Trace, Trajectory
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ __all__ = [
     "ThompsonBernoulli", "ThompsonGaussian", "TimeCoupled", "TooLarge", "Trace", "Traffic",
     "Trajectory", "TruncatedGaussian", "Twin", "UCBDelta", "Unavailable", "Uniform", "Unknown",
     "Unplayable", "VarianceSplit", "VirtualClock", "WindowExtension", "ZeroInflatedLognormal",
-    "check_policy", "compare", "coverage", "designs", "draws", "open_async", "plan",
+    "check_environment", "check_policy", "compare", "coverage", "designs", "draws", "open_async", "plan",
     "probabilities", "python_environment", "race", "rehearse", "restore", "selects", "simulate",
     "split_variance", "trace", "twin",
 ]

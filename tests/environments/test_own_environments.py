@@ -7,10 +7,12 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
+import cases
 import sameluck as sl
 from budget import SEED, assert_mean
 from sameluck import randomness, text_forms
 from sameluck.environments.base import ENVIRONMENTS, draw_function_of, prepared_parameters
+from sameluck.environments.stated_means import check_means
 from sameluck.randomness import discrete, exponential, gamma, normal, poisson, uniform
 
 pytestmark = pytest.mark.slow  # each test compiles a loop of its own
@@ -64,7 +66,7 @@ def test_saved_runs_keep_it(tmp_path):
 def test_the_rewards_follow_the_body():
     """A mean of 2,000 exponential rewards; a wrong one by 15% is found with a false alarm of 1e-6."""
     experiment = experiment_of(sl.Always(0), replications=2_000, horizon=1)
-    runs = sl.simulate(experiment, exponential_waits()((2.0, 1.0), scale=3.0))
+    runs = sl.simulate(experiment, exponential_waits()((2.0, 1.0), scale=3.0), check=False)
     assert_mean(runs.rewards[:, 0, 0], 6.0)
 
 
@@ -86,7 +88,7 @@ def test_a_class_defined_again_runs_its_new_body():
             def _two(parameters, row, arm, bits):
                 return 2.0
 
-        runs = sl.simulate(experiment_of(sl.Uniform(), horizon=5), Fixed((1.0, 1.0)))
+        runs = sl.simulate(experiment_of(sl.Uniform(), horizon=5), Fixed((reward, reward)))
         assert (runs.rewards == 5 * reward).all()
 
 
@@ -98,7 +100,11 @@ def test_a_class_registered_again_runs_its_new_body():
     experiment, environment = experiment_of(sl.Uniform(), horizon=5), Fixed((1.0, 1.0))
     assert (sl.simulate(experiment, environment).rewards == 5).all()
     sl.draws(Fixed)(lambda parameters, row, arm, bits: 3.0)
-    assert (sl.simulate(experiment, environment).rewards == 15).all()
+    assert (sl.simulate(experiment, Fixed((3.0, 3.0))).rewards == 15).all()
+    with pytest.raises(
+        sl.Invalid, match="states the mean 1 for arm 0, and 100,000 draws have the mean 3;"
+    ):
+        sl.simulate(experiment, environment)
 
 
 def test_a_prior_of_its_own_reads_the_row_of_its_replication():
@@ -146,8 +152,84 @@ def test_every_sampler_works_in_a_body(name):
         (1.0, 2.0, 3.0, 4.0)
     )  # for `discrete` the running sums of four equal chances
     experiment = experiment_of(sl.Always(0), arms=4, horizon=500, replications=1)
-    assert_mean(sl.trace(experiment, environment, guard=True)["Always(arm=0)"].rewards, mean)
+    trace = sl.trace(experiment, environment, guard=True, check=False)  # the stated means are not
+    assert_mean(trace["Always(arm=0)"].rewards, mean)
     assert name in randomness.__all__
+
+
+class Stated(NamedTuple):
+    means: Sequence[float]
+    spread: float = 1.0
+
+
+def complement(parameters, row, arm, bits):
+    return 1.0 if uniform(bits) >= parameters.means[arm] else 0.0
+
+
+def lognormal(parameters, row, arm, bits):
+    return np.exp(parameters.means[arm] + parameters.spread * normal(bits))
+
+
+# The mean of the complement is 0.4, and of a lognormal exp(mu + sigma^2 / 2): 3.004 and 833.
+WRONG_MEANS = {
+    "0.(39|4)": (complement, 1.0),
+    "(2.9|3.0)": (lognormal, 1.0),
+    r"\d{3}": (lognormal, 3.5),
+}
+
+
+@pytest.mark.parametrize("drawn", WRONG_MEANS)
+def test_stated_means_that_the_draws_do_not_have_are_refused_with_both_numbers(drawn):
+    body, spread = WRONG_MEANS[drawn]
+    sl.draws(Stated)(body)
+    environment, experiment = Stated((0.6, 0.4), spread), experiment_of(sl.Uniform())
+    message = rf"Stated states the mean 0\.6 for arm 0, and [\d,]+ draws have the mean {drawn}"
+    with pytest.raises(sl.Invalid, match=message):
+        sl.simulate(experiment, environment)
+    with pytest.raises(sl.Invalid, match=message):
+        sl.check_environment(environment)
+    later = sl.Switching((sl.Gaussian((0.0, 0.0)), environment), every=5)
+    with pytest.raises(sl.Invalid, match=message):
+        sl.simulate(experiment.replace(design="naive"), later)
+    assert sl.simulate(experiment, environment, check=False).replications
+
+
+def test_a_python_function_with_other_means_is_refused():
+    environment = sl.python_environment(lambda arm, number: 3 * number, [1.5, 1.0], name="three")
+    with pytest.raises(
+        sl.Invalid, match=r"Three states the mean 1 for arm 1, and .* mean 1\.(5|49)"
+    ):
+        sl.simulate(experiment_of(sl.Uniform()), environment)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "environment",
+    [
+        sl.Bernoulli((0.3, 0.00001)),
+        sl.Lognormal((1.0, 1_000.0), sigma=5.0),
+        sl.StudentT((0.0, 5.0), df=2.1),
+        sl.ZeroInflatedLognormal((0.03, 0.0001), amount=60.0, sigma=1.5),
+        sl.GaussianPrior(sd=30.0),
+        sl.Drifting((sl.Gaussian((0.0, 1.0)), sl.Exponential((5.0, 0.0))), over=100),
+    ],
+    ids=cases.name,
+)
+def test_heavy_tails_priors_and_moving_arms_are_not_refused(environment):
+    """As own environments, with 20 other seeds: each refuses the true means with probability 1e-9."""
+    sl.check_environment(environment)
+    for seed in range(20) if not environment.is_moving else ():
+        check_means(environment, 2, 100, seed=seed)
+
+
+def test_means_that_move_are_checked_in_several_periods(monkeypatch):
+    drifting = sl.Drifting((sl.Gaussian((0.0, 1.0)), sl.Exponential((5.0, 1.0))), over=100)
+    monkeypatch.setattr(sl.Drifting, "means_at", lambda self, period: np.array([0.05 * period] * 2))
+    with pytest.raises(
+        sl.Invalid,
+        match=r"Drifting states the mean 0\.05 for arm 1 in period 1, .* the mean (1|0\.99)",
+    ):
+        check_means(drifting, 2, 100)
 
 
 def a_new_array(parameters, row, arm, bits):
@@ -331,8 +413,8 @@ def test_means_may_be_a_property_that_returns_an_array_and_laws_return_a_named_t
             return None
 
     for environment_class in (Slope, Lawless):
-        sl.draws(environment_class)(lambda parameters, row, arm, bits: parameters.top)
-    assert (sl.simulate(experiment_of(sl.Uniform()), Slope()).rewards == 40).all()
+        sl.draws(environment_class)(lambda parameters, row, arm, bits: parameters.top / (1 + arm))
+    assert (sl.simulate(experiment_of(sl.Always(1)), Slope()).rewards == 20).all()
     with pytest.raises(
         sl.Invalid, match=r"Lawless\.compiled_parameters must return a NamedTuple, got None"
     ):

@@ -1,9 +1,9 @@
 """Check of a user's functions before machine code runs: a few periods in plain Python.
 
 A function must be a pure function of its arguments. `probe_functions` reads its source (`check_source`), then runs it
-twice in plain Python (`plain_runner`): the results must be equal. `Probe.compare` runs the same periods compiled. A
-function is checked when it is first used in a process, for about `SECONDS`, and for `SECONDS_AGAIN` with each further
-set of parameters.
+twice in plain Python (`plain_runner`): the results must be equal. `Probe.compare` runs the same periods compiled, and
+compares an environment's stated means with its draws. A function is checked when it is first used in a process, for
+about `SECONDS`, and for `SECONDS_AGAIN` with each further set of parameters.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from sameluck.compilation.function_syntax import check_calls, check_syntax
 from sameluck.compilation.functions import Function, changed_constants, constants_of, is_builtin
 from sameluck.compilation.interruption import within
 from sameluck.environments.base import Environment, draw_function_of, prepared_parameters
+from sameluck.environments.stated_means import check_means
 from sameluck.errors import Invalid
 from sameluck.experiment import Experiment
 from sameluck.policies.base import (
@@ -60,8 +61,12 @@ class UserFunction(NamedTuple):
     function: Function
     parameters: str
     arms: int
-    horizon: int
+    horizon: int  # 0 for a draw function, which does not depend on it
     states_probabilities: bool = False
+
+    @property
+    def is_draw_function(self) -> bool:
+        return self.horizon == 0
 
 
 def user_functions(
@@ -152,6 +157,9 @@ class Probe(NamedTuple):
             _check_equal_results(self.runner, plain, compiled, COMPILED)
         if any(function.states_probabilities for function in self.functions):
             self._compare_probabilities()
+        if any(function.is_draw_function for function in self.functions):
+            experiment = self.runner.experiment
+            check_means(self.runner.environment, experiment.n_arms, experiment.horizon)
         _checked.update(self.functions)
 
     def _run_beyond(self, stop: Stop, *, recorded: bool) -> None:

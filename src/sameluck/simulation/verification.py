@@ -1,21 +1,29 @@
-"""`check_policy` and `difference_from_rerun`: whether a policy and saved runs are what comparisons rely on."""
+"""`check_policy`, `check_environment` and `difference_from_rerun`: checks of what comparisons rely on."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
 from sameluck import text_forms
-from sameluck.environments.base import EnvironmentLike
+from sameluck.design import Naive
+from sameluck.environments.base import ENVIRONMENTS, EnvironmentLike
+from sameluck.environments.registry import as_environment
+from sameluck.environments.stated_means import check_means
 from sameluck.errors import Invalid
 from sameluck.experiment import Experiment
 from sameluck.policies.base import POLICIES, Policy
 from sameluck.policies.external import Makers
 from sameluck.policies.registry import as_policy
+from sameluck.policies.simple import Uniform
 from sameluck.runs import Runs
 from sameluck.simulation.simulate import Progress, simulate
 from sameluck.simulation.trace import trace
 from sameluck.validation import require_whole
 
+CHECKED_DRAWS, CHECKED_SECONDS = 1_000_000, 2.0
 _ARRAYS = ("rewards", "pulls", "interactions", "totals", "exploration_excess")
 
 
@@ -42,7 +50,7 @@ def check_policy(
         makers: As in `simulate`, for an `External` policy.
     """
     checked = as_policy(policy, require_whole("arms", arms, 2))
-    _check_text_form(checked)
+    _check_text_form(checked, POLICIES, "policy")
     experiment = Experiment(
         policies={"policy": checked}, arms=arms, horizon=horizon, replications=2
     )
@@ -50,18 +58,45 @@ def check_policy(
     simulate(experiment, environment, detail=True, makers=makers)
 
 
-def _check_text_form(policy: Policy) -> None:
-    text = text_forms.write(policy)
+def check_environment(
+    environment: EnvironmentLike, *, arms: int | None = None, horizon: int = 250
+) -> None:
+    """Raise `Invalid` unless an environment keeps the rules that simulations rely on.
+
+    Its parameters are valid and survive its text form. Its rewards are a function of its parameters and of random
+    bits: a second run repeats the first, and compiled code gives the rewards of plain Python. The stated means are
+    those of a million draws per arm, up to chance (false alarm 1e-9; docs/guide.md has the heavy tails). If it moves,
+    its means in the first, the middle and the last period are checked.
+
+    Args:
+        environment: The environment, or its text form.
+        arms: How many arms; the environment's number, or 3 if any number fits.
+        horizon: How many periods are run, each in plain Python too.
+    """
+    checked = as_environment(environment)
+    _check_text_form(checked, ENVIRONMENTS, "environment")
+    count = (checked.arms or 3) if arms is None else require_whole("arms", arms, 1)
+    experiment = Experiment(
+        policies={"uniform": Uniform()}, arms=count, horizon=horizon, replications=2, design=Naive()
+    )
+    trace(experiment, checked, guard=True)
+    phases = (*checked.moves_between, checked) if checked.is_moving else (checked,)
+    for phase in phases:
+        check_means(phase, count, horizon, draws=CHECKED_DRAWS, seconds=CHECKED_SECONDS)
+
+
+def _check_text_form(value: Any, registry: Mapping[str, type[Any]], noun: str) -> None:
+    text = text_forms.write(value)
     try:
-        read = text_forms.normal_form(text_forms.parse(text, POLICIES, "policy"), POLICIES)
+        read = text_forms.normal_form(text_forms.parse(text, registry, noun), registry)
     except Invalid as error:
         raise Invalid(
-            f"{policy!r} has the text form {text!r}, which cannot be read: {error}"
+            f"{value!r} has the text form {text!r}, which cannot be read: {error}"
         ) from None
-    if type(read) is not type(policy) or read != policy:
+    if type(read) is not type(value) or read != value:
         raise Invalid(
-            f"{policy!r} has the text form {text!r}, which is read as {read!r}; use numbers, words, lists of "
-            "them, None and other policies as parameters"
+            f"{value!r} has the text form {text!r}, which is read as {read!r}; use numbers, words, lists of "
+            "them, None and other policies or environments as parameters"
         )
 
 

@@ -1,0 +1,124 @@
+"""`check_means`: whether the means that an environment states are the means of its draws.
+
+Regret is computed from stated means, so wrong means give a verdict with the wrong sign. A difference is refused if it
+is beyond an empirical Bernstein bound (Maurer and Pontil, 2009) with a false-alarm probability of 1e-9 in all.
+
+The bound needs rewards in an interval, and rare large rewards may not be among the draws. Where the draws exceed the
+stated mean, rewards above a quantile of the first 1,000 draws count as this quantile. That only lowers their mean, so
+no assumption about the upper tail is needed. Where the draws fall short of the stated mean, rewards may lie `UNSEEN`
+times as far up as all that were drawn. The lower tail is treated likewise.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+
+import numpy as np
+
+from sameluck.arrays import Floats
+from sameluck.compilation.decorators import compiled
+from sameluck.environments.base import (
+    NO_CONTEXT,
+    Environment,
+    draw,
+    law_at,
+    prepared_parameters,
+)
+from sameluck.errors import Invalid
+from sameluck.randomness.streams import AUDIT, Bits, stream, subkey, word
+from sameluck.text_forms import Parameters
+
+FALSE_ALARM = 1e-9  # of all arms together
+UNSEEN = 10.0  # how many times as far out as the draws rewards may lie, and at least this far
+FIRST_DRAWS = 1_000
+QUANTILES = (0.5, 0.9, 0.99, 1.0)  # of the first draws
+MAX_DRAWS = 100_000  # of each arm
+SECONDS = 0.05
+_INSTANCES = 1_000  # of a prior
+
+
+def check_means(
+    environment: Environment,
+    arms: int,
+    horizon: int,
+    *,
+    draws: int = MAX_DRAWS,
+    seconds: float = SECONDS,
+    seed: int = 0,
+) -> None:
+    """Raise `Invalid` if an arm's stated mean differs from the mean of its draws beyond chance.
+
+    The seed has nothing to do with an experiment's: the answer does not depend on it. A slow draw function is drawn
+    from less often.
+    """
+    rows = range(_INSTANCES if environment.is_prior else 1)
+    parameters = prepared_parameters(environment, seed, rows, arms)
+    periods = sorted({1, (1 + horizon) // 2, horizon}) if environment.is_moving else [1]
+    for period in periods:
+        current = law_at(parameters, period, NO_CONTEXT)
+        if environment.is_moving:
+            means: Floats = environment.means_at(period)[None]  # type: ignore[attr-defined]
+        else:
+            means = environment.instance_means(seed, rows, arms)
+        deviations = _drawn_deviations(current, means, seed, draws, seconds / len(periods))
+        for arm in range(arms):
+            false_alarm = FALSE_ALARM / (arms * len(periods))
+            if _differs(deviations[arm], false_alarm, binary=environment.binary):
+                when = f" in period {period:,}" if environment.is_moving else ""
+                raise Invalid(_message(environment, arm, when, means[:, arm], deviations[arm]))
+
+
+def _drawn_deviations(
+    parameters: Parameters, means: Floats, seed: int, draws: int, seconds: float
+) -> Floats:
+    """Return draws minus stated means (arm, draw), of a prior their means over each instance (arm, instance)."""
+    rows, arms = means.shape
+    _draw_block(
+        parameters, rows, np.uint64(seed), 0, 0, np.empty(0)
+    )  # compile before the time is taken
+    end, blocks, drawn = time.perf_counter() + seconds, [], 0
+    while drawn < draws and (drawn < 2 * FIRST_DRAWS or time.perf_counter() < end):
+        block = np.empty((arms, max(FIRST_DRAWS, min(drawn, draws - drawn))))
+        for arm in range(arms):
+            _draw_block(parameters, rows, np.uint64(seed), arm, drawn, block[arm])
+        blocks.append(block - means.T[:, np.arange(drawn, drawn + block.shape[1]) % rows])
+        drawn += block.shape[1]
+    deviations = np.concatenate(blocks, axis=1)
+    return deviations if rows == 1 else deviations.reshape(arms, -1, rows).mean(axis=1)
+
+
+@compiled
+def _draw_block(
+    parameters: Parameters, rows: int, seed: Bits, arm: int, start: int, rewards: Floats
+) -> None:
+    key = subkey(stream(seed, AUDIT, 1, 0), arm)
+    for index in range(rewards.size):
+        position = start + index
+        rewards[index] = draw(parameters, position % rows, arm, word(key, np.uint64(position)))
+
+
+def _differs(deviations: Floats, false_alarm: float, *, binary: bool) -> bool:
+    """Return whether the mean of the deviations differs from 0, by a bound for each side and quantile."""
+    first, later = np.split(deviations, [min(FIRST_DRAWS, deviations.size // 2)])
+    log = math.log(2 * 2 * len(QUANTILES) / false_alarm)
+    for sign in (1.0, -1.0):
+        for limit in np.quantile(sign * first, QUANTILES):
+            values = np.minimum(sign * later, limit)
+            width = 1.0 if binary else UNSEEN * max(1.0, float(np.ptp(values)))
+            chance = math.sqrt(2 * values.var(ddof=1) * log / values.size)
+            if values.mean() > chance + 7 * width * log / (3 * (values.size - 1)):
+                return True
+    return False
+
+
+def _message(
+    environment: Environment, arm: int, when: str, means: Floats, deviations: Floats
+) -> str:
+    stated = float(means.mean())
+    return (
+        f"environment {type(environment).__name__} states the mean {stated:.6g} for arm {arm}{when}, and "
+        f"{deviations.size:,} draws have the mean {stated + deviations.mean():.6g}; state the mean of what the draw "
+        "function returns (of a lognormal distribution exp(mu + sigma^2 / 2)), or correct the function. If rewards "
+        "that are too rare to be drawn make the difference, simulate with check=False"
+    )

@@ -173,7 +173,7 @@ def lognormal(parameters, row, arm, bits):
 # The mean of the complement is 0.4, and of a lognormal exp(mu + sigma^2 / 2): 3.004 and 833.
 WRONG_MEANS = {
     "0.(39|4)": (complement, 1.0),
-    "(2.9|3.0)": (lognormal, 1.0),
+    r"(2\.9|3\.0)": (lognormal, 1.0),
     r"\d{3}": (lognormal, 3.5),
 }
 

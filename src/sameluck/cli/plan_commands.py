@@ -17,13 +17,33 @@ from sameluck.files import made_with
 EXPERIMENT_OPTIONS = ("environment", "arms", "horizon", "seed", "level", "design")
 
 
+class Effect(click.ParamType):  # type: ignore[type-arg]  # not generic in older versions
+    """Number, or a share such as 2%."""
+
+    name = "NUMBER | SHARE%"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float | str:
+        if isinstance(value, str) and value.strip().endswith("%"):
+            return value
+        try:
+            return float(value)
+        except ValueError:
+            self.fail(f"{value!r} is not a valid float, nor a share such as 2%.", param, ctx)
+
+
 @click.command(
     "plan",
     epilog='Example: sameluck plan ucb1 thompson_bernoulli --env "bernoulli(0.7,0.3)" --effect 10 --power 0.9',
 )
 @experiment_options()
 @click.option("--design", help="The design to plan for.  [default: replay]")
-@click.option("--effect", type=float, help="The difference in cumulative reward to detect.")
+@click.option(
+    "--effect",
+    type=Effect(),
+    help="The difference in cumulative reward to detect, or a share of the control's reward: 2%.",
+)
 @click.option("--power", type=float, help="The probability of detecting it.  [default: 0.8]")
 @click.option(
     "--replications",
@@ -39,7 +59,7 @@ EXPERIMENT_OPTIONS = ("environment", "arms", "horizon", "seed", "level", "design
 @json_option
 @click.option("--plot", "plot_path", metavar="FILE", help="Draw power curves: .svg, .pdf or .png.")
 def plan_command(policies: tuple[str, ...], plot_path: str | None, **question: Any) -> Output:
-    """Compute the replications and users that a comparison of two policies needs, under each design."""
+    """Compute the replications and users that a comparison of policies needs, under each design."""
     outputs = {"plot": plot_path}
     check_outputs(outputs)
     options = {name: question.pop(name) for name in EXPERIMENT_OPTIONS}
@@ -53,6 +73,9 @@ def plan_command(policies: tuple[str, ...], plot_path: str | None, **question: A
         "experiment": plan.experiment.to_dict(),
         "environment": text_forms.write(settings["environment"]),
         "level": plan.level,
+        "pair": plan.pair,
+        "pairs": [pair._asdict() for pair in plan.pairs],
+        "control_reward": plan.control_reward,
         "designs": plan.to_dicts(),
         "by_horizon": [row._asdict() for row in plan.by_horizon],
         "pilot_effect": plan.pilot_effect,

@@ -205,7 +205,21 @@ def probe_functions(
                 raise Invalid(runner.refusals.message(use.function, error)) from None
         if unchecked := functions.difference(_checked, *(probe.functions for probe in probes)):
             probes.append(_probe(runner, unchecked))
+    for stage in environment.moves_between:
+        _check_python_environment(experiment, stage)
     return probes
+
+
+def _check_python_environment(experiment: Experiment, environment: Environment) -> None:
+    """Check the stated means of a `python_environment`, whose function is not compiled and not probed."""
+    if is_builtin(type(environment)):
+        return
+    arms = experiment.n_arms
+    parameters = prepared_parameters(environment, experiment.seed, range(1), arms)
+    use = UserFunction(parameters, repr(environment), arms, 0)  # type: ignore[arg-type]
+    if is_builtin(draw_function_of(parameters)) and use not in _checked:
+        check_means(environment, arms, experiment.horizon)
+        _checked.add(use)
 
 
 def _probe(runner: PolicyRunner, functions: frozenset[UserFunction]) -> Probe:

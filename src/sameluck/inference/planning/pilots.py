@@ -4,26 +4,32 @@ from __future__ import annotations
 
 import math
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
 from sameluck.design import Design, Naive, Replay, TimeCoupled
-from sameluck.environments.base import Environment, EnvironmentLike
+from sameluck.environments.base import EnvironmentLike
 from sameluck.errors import Invalid
 from sameluck.experiment import Experiment
-from sameluck.inference.effects import differences, has_prior
-from sameluck.inference.requests import first_pair
+from sameluck.inference.effects import has_prior, is_paired
+from sameluck.inference.requests import Pair
+from sameluck.inference.twins.copies import ArmCopy
 from sameluck.inference.twins.failures import rare_failures
-from sameluck.inference.twins.simulations import CopySimulator, has_objects, run_long
+from sameluck.inference.twins.simulations import CopySimulator, has_objects, run_long, twin_seed
 from sameluck.inference.twins.stability import check_stability, reasons_to_withhold
 from sameluck.inference.unseen import possible_loss
-from sameluck.policies.external import Makers, makers_for, makers_of
+from sameluck.policies.external import Makers
 from sameluck.runs import Runs
 from sameluck.simulation.preconditions import fits, fitted
-from sameluck.simulation.simulate import simulate
+from sameluck.simulation.simulate import available_workers, simulate
+from sameluck.simulation.workers import runs_in_each
 
 COPY_REPLICATIONS = 4_000  # on a copy of the arms, to look for rare failures
 MAX_COPY_PERIODS = 100_000_000
+DRAWS = 100  # of the arms, for the range of the power
+DRAWN_REPLICATIONS, MIN_DRAWN_REPLICATIONS = 100, 20  # on each draw
+MAX_DRAWN_PERIODS = 40_000_000
 
 
 def pilots(
@@ -31,37 +37,27 @@ def pilots(
     environment: EnvironmentLike | Runs,
     replications: int,
     makers: Makers | None,
-    *,
-    copied: bool = False,
 ) -> dict[str, Runs]:
-    """Return the runs of each design by its text form, the experiment's design first.
-
-    With `copied`, runs given as the environment are replaced by simulations on a copy of their arms.
-    """
-    if copied and isinstance(environment, Runs):
-        environment = copied_arms(environment)
+    """Return the runs of each design by its text form, the experiment's design first."""
     if isinstance(environment, Runs):
         return _pilots_of_runs(experiment, environment)
     designs: list[Design] = [experiment.design, Naive(), TimeCoupled(), Replay()]
     horizons = sorted({max(1, experiment.horizon * eighths // 8) for eighths in (1, 2, 4, 8)})
-    pilot = with_two_policies(experiment, replications)
-    pilot, environment = fitted(pilot, environment)
+    pilot, environment = fitted(experiment.replace(replications=replications), environment)
     by_label = {design.label: design for design in designs if fits(design, environment)}
-    # Makers are checked for all policies, though the pilot runs two: a missing maker is an error now, not later.
-    makers_of(experiment.policies, makers)
-    run = partial(simulate, checkpoints=horizons, makers=makers_for(pilot.policies, makers))
+    run = partial(simulate, checkpoints=horizons, makers=makers)
     return {
         label: run(pilot.replace(design=design), environment) for label, design in by_label.items()
     }
 
 
-def with_two_policies(experiment: Experiment, replications: int) -> Experiment:
-    """Return the experiment with only the control and the first other policy."""
-    policies = {name: experiment.policies[name] for name in reversed(first_pair(experiment))}
+def with_two_policies(experiment: Experiment, pair: Pair, replications: int) -> Experiment:
+    """Return the experiment with only a policy and the control."""
+    policies = {name: experiment.policies[name] for name in reversed(pair)}
     return experiment.replace(policies=policies, replications=replications)
 
 
-def copied_arms(runs: Runs) -> Environment:
+def copied_arms(runs: Runs) -> ArmCopy:
     """Return a copy of the measured arms; raise `Invalid` if they changed, or if a policy fails rarely.
 
     With a rare failure the spread of a difference depends on how rare and how bad it is. The copy estimates that
@@ -84,7 +80,31 @@ def copied_arms(runs: Runs) -> Environment:
             f"no plan on a copy of the arms: {failure} The spread depends on how rare and how bad this failure is, "
             "which these replications cannot show; guess an environment and use verify=True"
         )
-    return long_run.copy.environment
+    return long_run.copy
+
+
+class DrawnPilot(NamedTuple):
+    """Pilot on a draw of the arms: other arms that the measured rewards do not exclude."""
+
+    sd: float
+    control_reward: float  # mean over the horizon
+
+
+def drawn_pilots(experiment: Experiment, pair: Pair, copy: ArmCopy) -> list[DrawnPilot]:
+    """Return short pilots of a pair of policies on draws of the arms, which show what the arms' error does."""
+    affordable = MAX_DRAWN_PERIODS // (2 * DRAWS * experiment.horizon)
+    count = max(MIN_DRAWN_REPLICATIONS, min(DRAWN_REPLICATIONS, affordable))
+    pilot = with_two_policies(experiment, pair, count).replace(seed=twin_seed(experiment))
+    generator = np.random.Generator(np.random.PCG64([pilot.seed, 3]))
+    instances = [(environment, range(count)) for environment in copy.draws(DRAWS, generator)]
+    each_run = runs_in_each(pilot, instances, np.array([pilot.horizon]), available_workers())
+    return [
+        DrawnPilot(
+            spread(runs, pair, 0, paired=is_paired(runs))[0],
+            float(runs.rewards[:, runs.policies.index(pair[1]), 0].mean()),
+        )
+        for runs in each_run
+    ]
 
 
 def _pilots_of_runs(experiment: Experiment, runs: Runs) -> dict[str, Runs]:
@@ -96,7 +116,7 @@ def _pilots_of_runs(experiment: Experiment, runs: Runs) -> dict[str, Runs]:
     planned, piloted = (
         definition.to_dict()["policies"] for definition in (experiment, runs.experiment)
     )
-    for name in first_pair(experiment):
+    for name in experiment.policies:
         if piloted.get(name) != planned[name]:
             raise Invalid(
                 f"the pilot did not run {name!r} as {planned[name]}; use runs of this experiment"
@@ -115,10 +135,6 @@ def _pilots_of_runs(experiment: Experiment, runs: Runs) -> dict[str, Runs]:
 
 def check_pilot(runs: Runs, effect: float | None) -> float | None:
     """Return the policies' largest possible difference, if known; raise `Invalid` if they cannot differ so much."""
-    if differences(runs, first_pair(runs.experiment), -1).std() == 0:
-        raise Invalid(
-            "the two policies never differ in the pilot, so there is nothing to plan; try another environment"
-        )
     max_effect = possible_loss(runs)
     if effect is not None and max_effect is not None and abs(effect) > max_effect:
         raise Invalid(
@@ -128,11 +144,9 @@ def check_pilot(runs: Runs, effect: float | None) -> float | None:
     return max_effect
 
 
-def spread(runs: Runs, index: int, *, paired: bool) -> tuple[float, float]:
+def spread(runs: Runs, pair: Pair, index: int, *, paired: bool) -> tuple[float, float]:
     """Return the standard deviation of a replication's difference and its standard error, from the fourth moment."""
-    policy, control = (
-        runs.rewards[:, runs.policies.index(name), index] for name in first_pair(runs.experiment)
-    )
+    policy, control = (runs.rewards[:, runs.policies.index(name), index] for name in pair)
     # Neighbouring replications are independent, and so are their differences' two terms.
     values = policy - (control if paired else np.roll(control, 1))
     variance = float(values.var(ddof=1))

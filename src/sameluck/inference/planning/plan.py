@@ -1,13 +1,14 @@
 """`plan`: how many replications and users a comparison needs, under each design.
 
 Two of effect, power and replications give the third. The standard deviation of a replication's difference comes from
-a pilot: a simulation of a guessed environment or of a prior, or existing `Runs`.
+a pilot: a simulation of a guessed environment or of a prior, or existing `Runs`. Of several pairs with the control,
+the pair with the largest standard deviation is planned, with intervals that hold for all of them (Bonferroni).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -16,7 +17,7 @@ import numpy as np
 
 from sameluck.arrays import Floats
 from sameluck.environments.base import EnvironmentLike
-from sameluck.errors import renamed_attributes
+from sameluck.errors import Invalid, renamed_attributes
 from sameluck.experiment import Experiment, require_experiment
 from sameluck.frames import Frames
 from sameluck.inference.assumptions import (
@@ -28,13 +29,27 @@ from sameluck.inference.assumptions import (
 from sameluck.inference.display import Displayed
 from sameluck.inference.effects import differences, has_prior, is_paired
 from sameluck.inference.planning.coverage import Coverage, verify_plan
-from sameluck.inference.planning.pilots import check_pilot, pilots, spread, with_two_policies
-from sameluck.inference.planning.power import PowerAnalysis, power_of
-from sameluck.inference.requests import first_pair
+from sameluck.inference.planning.pilots import (
+    check_pilot,
+    copied_arms,
+    drawn_pilots,
+    pilots,
+    spread,
+    with_two_policies,
+)
+from sameluck.inference.planning.power import (
+    PowerAnalysis,
+    power_of,
+    relative_effect,
+    replications_for,
+)
+from sameluck.inference.requests import Pair, policy_pairs
+from sameluck.intervals import check_level
 from sameluck.runs import Runs
 from sameluck.validation import require_number, require_whole
 
 PILOT_REPLICATIONS = 400
+POWER_QUANTILES = (0.025, 0.975)  # over draws of the arms, for the range of the power
 _DEFAULT_POWER = 0.8
 
 
@@ -51,6 +66,33 @@ class DesignPlan(NamedTuple):
     interactions: float  # mean real users per replication
     users: float  # real users in total
     days: float | None  # None without arrivals_per_day
+
+
+class HorizonPlan(NamedTuple):
+    """Replications and users that show the pilot's own effect at a horizon, under the experiment's design."""
+
+    design: str
+    horizon: int
+    sd: float
+    sd_error: float
+    effect: float  # the pilot's own
+    effect_error: float  # its standard error
+    power: float
+    replications: int | None  # None if the pilot's effect may be 0
+    interactions: float
+    users: float | None
+    days: float | None
+
+
+class PairPlan(NamedTuple):
+    """Pair of several that are planned together."""
+
+    policy: str
+    control: str
+    sd: float
+    effect: float  # the pilot's own
+    effect_error: float
+    power: float  # to find the planned effect
 
 
 class PowerCurve(NamedTuple):
@@ -71,13 +113,17 @@ class Plan(Displayed, Frames):
     """Result of `plan`: `print` it, or read the designs' rows."""
 
     experiment: Experiment
-    level: float
-    pilot_effect: float  # the effect in the pilot, for orientation
+    level: float  # of the intervals of all pairs together
+    pair: Pair  # the planned policy and the control
+    pairs: tuple[PairPlan, ...]  # all pairs with the control
+    control_reward: float  # mean over the horizon, in the pilot
+    control_reward_error: float  # its standard error
+    pilot_effect: float  # the pair's effect in the pilot, for orientation
     pilot_effect_error: float  # its standard error
     pilot_replications: int
     rows: tuple[DesignPlan, ...]  # at the horizon, the experiment's design first
-    by_horizon: tuple[DesignPlan, ...]  # the experiment's design at shorter horizons
-    # If the true sd is two standard errors above or below the pilot's.
+    by_horizon: tuple[HorizonPlan, ...]  # the pilot's own effect, up to the horizon
+    # If the true sd is two standard errors above or below the pilot's; on a copy, over draws of the arms.
     power_range: tuple[float, float]
     check: Coverage | None  # simulated power and coverage, with verify=True
     requested_power: float | None  # the argument; None if the plan computes the power
@@ -87,6 +133,7 @@ class Plan(Displayed, Frames):
     scale: ScaleMismatch | None = None  # policies that assume another scale of rewards
     pilot_notes: tuple[str, ...] = ()  # of a live pilot
     moving_environment: str | None = None  # name of a simulated environment whose arms move
+    is_copy: bool = False  # whether the pilot was simulated on a copy of measured arms
 
     _index = ("design",)
     _presentation = "plans"
@@ -110,6 +157,17 @@ class Plan(Displayed, Frames):
     def effect(self) -> float:
         """Effect that is detected with this power."""
         return self.experiment_row.effect
+
+    def relative(self, effect: float) -> float | None:
+        """Return an effect over the horizon as a share of the control's reward; None if this reward may be 0."""
+        if abs(self.control_reward) <= 2 * self.control_reward_error:
+            return None
+        return effect / abs(self.control_reward)
+
+    @property
+    def pair_level(self) -> float:
+        """Level of each pair's interval, so that the intervals of all pairs hold together."""
+        return _pair_level(self.level, len(self.pairs))
 
     @property
     def interactions(self) -> float:
@@ -135,7 +193,7 @@ class Plan(Displayed, Frames):
     def _power_curve(self, row: DesignPlan, users: Floats) -> PowerCurve:
         counts = np.maximum(2, users // row.interactions).astype(int).tolist()
         paired = row.design != "naive" or self.has_prior
-        power = partial(power_of, self.effect, row.sd, level=self.level, paired=paired)
+        power = partial(power_of, self.effect, row.sd, level=self.pair_level, paired=paired)
         return PowerCurve(row.design, tuple(users.tolist()), tuple(map(power, counts)))
 
 
@@ -143,7 +201,7 @@ def plan(  # noqa: PLR0913
     experiment: Experiment,
     environment: EnvironmentLike | Runs,
     *,
-    effect: float | None = None,
+    effect: float | str | None = None,
     power: float | None = None,
     replications: int | None = None,
     level: float = 0.95,
@@ -154,60 +212,96 @@ def plan(  # noqa: PLR0913
     horizon: int | None = None,
     makers: Mapping[str, Callable[[int], object]] | None = None,
 ) -> Plan:
-    """Plan a comparison of the control with the first other policy, over the experiment's horizon.
+    """Plan a comparison of the control with the other policies, over the experiment's horizon.
 
     Args:
         experiment: Policies, arms, horizon and design; its number of replications is not used.
         environment: A guess, a prior, or `Runs` of a pilot.
-        effect: The difference in cumulative reward to detect.
+        effect: The difference in cumulative reward to detect, or a share of the control's reward over the horizon,
+            such as `"2%"`.
         power: The probability to detect it; 0.8 if only an effect, or only a number of replications, is given.
         replications: The affordable number. Of effect, power and replications the missing quantity is computed.
-        level: Confidence of the interval, which detects the effect if it does not contain 0.
+        level: Confidence of the interval, which detects the effect if it does not contain 0; of all pairs' intervals
+            together if there are several.
         pilot: Replications to simulate for the standard deviation.
         arrivals_per_day: Users per day, for the duration.
         reward_delay_seconds: Time from showing an arm to its reward. A policy's next decision waits for it, so a
             replication takes at least horizon x delay; replications run in parallel.
         verify: Simulate the planned experiment 500 times and report its power and coverage.
         horizon: Plan for this horizon instead of the experiment's. With `Runs`, the pilot is then simulated on a copy
-            of the measured arms (see `twin`): one replication is enough, for any horizon.
+            of the measured arms (see `twin`): one replication is enough, for any horizon. The range of the power
+            then contains what the arms' error may do.
         makers: As for `simulate`.
     """
     require_experiment("plan", experiment)
     if power is None and (effect is None) != (replications is None):
         power = _DEFAULT_POWER
-    analysis = PowerAnalysis(effect, power, replications, level)
+    pairs = policy_pairs("control", tuple(experiment.policies), experiment.control, "")
+    if not pairs:
+        raise Invalid("the experiment has one policy; give it two to compare")
+    check_level(level)
+    share, pair_level = relative_effect(effect), _pair_level(level, len(pairs))
+    absolute = share if share is not None else effect
+    analysis = PowerAnalysis(absolute, power, replications, pair_level)  # type: ignore[arg-type]
     analysis.check()
     require_whole("pilot", pilot, 10)
     if arrivals_per_day is not None:
         require_number("arrivals_per_day", arrivals_per_day, above=0)
     require_number("reward_delay_seconds", reward_delay_seconds, at_least=0)
     timing = _Timing(arrivals_per_day, reward_delay_seconds)
+    copy = None
     if horizon is not None:
         experiment = experiment.replace(horizon=horizon)
-    by_design = pilots(experiment, environment, pilot, makers, copied=horizon is not None)
+        if isinstance(environment, Runs):
+            copy = copied_arms(environment)
+    by_design = pilots(experiment, environment if copy is None else copy.environment, pilot, makers)
     design, runs = next(iter(by_design.items()))
-    values = differences(runs, first_pair(experiment), -1)
-    max_effect = check_pilot(runs, effect)
-    planned = partial(_design_plan, analysis=analysis, timing=timing)
-    rows = tuple(planned(of_design, label, -1) for label, of_design in by_design.items())
-    shorter = range(runs.checkpoints.size - 1)
-    by_horizon = tuple(planned(runs, design, index) for index in shorter)
-    first, paired = rows[0], is_paired(runs)
-    sds = (first.sd + 2 * first.sd_error, max(0.0, first.sd - 2 * first.sd_error))
-    low, high = (power_of(first.effect, sd, first.replications, level, paired=paired) for sd in sds)
+    pair = _widest_pair(runs, pairs)
+    rewards = runs.rewards[:, runs.policies.index(experiment.control), -1]
+    reward, reward_error = float(rewards.mean()), _standard_error(rewards)
+    if share is not None:
+        if abs(reward) <= 2 * reward_error:
+            raise Invalid(
+                f"effect={effect!r} is a share of the reward of {experiment.control!r}, which may be 0 in the pilot "
+                f"({reward:.3g}, standard error {reward_error:.2g}); give the effect as a number"
+            )
+        analysis = analysis._replace(effect=share * abs(reward))
+    max_effect = check_pilot(runs, analysis.effect)
+    rows = tuple(
+        _design_plan(of_design, label, pair, analysis, timing)
+        for label, of_design in by_design.items()
+    )
+    first, paired, values = rows[0], is_paired(runs), differences(runs, pair, -1)
+    power_with = partial(power_of, replications=first.replications, level=pair_level, paired=paired)
+    if copy is None:
+        ends = (first.sd + 2 * first.sd_error, max(0.0, first.sd - 2 * first.sd_error))
+        power_range = [power_with(first.effect, sd) for sd in ends]
+    else:
+        powers = [
+            power_with(
+                first.effect if share is None else share * abs(drawn.control_reward), drawn.sd
+            )
+            for drawn in drawn_pilots(experiment, pair, copy)
+        ]
+        power_range = np.quantile([first.power, *powers], POWER_QUANTILES).tolist()
     check = None
     if verify:
-        pair = with_two_policies(experiment, first.replications)
-        check = verify_plan(pair, environment, first.effect, level, makers)
+        planned_pair = with_two_policies(experiment, pair, first.replications)
+        check = verify_plan(planned_pair, environment, first.effect, pair_level, makers)
+    horizons = range(runs.checkpoints.size)
     return Plan(
         experiment,
         level,
+        pair,
+        tuple(_pair_plan(runs, other, first.effect, power_with) for other in pairs),
+        reward,
+        reward_error,
         float(values.mean()),
-        float(values.std(ddof=1)) / math.sqrt(values.size),
+        _standard_error(values),
         values.size,
         rows,
-        by_horizon,
-        (low, high),
+        tuple(_horizon_plan(runs, design, pair, index, analysis, timing) for index in horizons),
+        (power_range[0], power_range[1]),
         check,
         power,
         replications_for_skewness(values),
@@ -216,7 +310,28 @@ def plan(  # noqa: PLR0913
         scale_mismatch(runs),
         runs.notes,
         moving_environment(runs.environment),
+        copy is not None,
     )
+
+
+def _pair_level(level: float, pairs: int) -> float:
+    return 1 - (1 - level) / pairs if pairs > 1 else level
+
+
+def _standard_error(values: Floats) -> float:
+    return float(values.std(ddof=1)) / math.sqrt(values.size)
+
+
+def _widest_pair(runs: Runs, pairs: Sequence[Pair]) -> Pair:
+    """Return the pair that needs most replications; raise `Invalid` if a policy never differs from the control."""
+    spreads = {pair: spread(runs, pair, -1, paired=is_paired(runs))[0] for pair in pairs}
+    for pair in pairs:
+        if differences(runs, pair, -1).std() == 0:
+            raise Invalid(
+                f"{pair[0]} and {pair[1]} never differ in the pilot, so there is nothing to plan; try another "
+                "environment, or leave one of them out"
+            )
+    return max(spreads, key=spreads.__getitem__)
 
 
 class _Timing(NamedTuple):
@@ -231,14 +346,46 @@ class _Timing(NamedTuple):
 
 
 def _design_plan(
-    runs: Runs, design: str, index: int, analysis: PowerAnalysis, timing: _Timing
+    runs: Runs, design: str, pair: Pair, analysis: PowerAnalysis, timing: _Timing
 ) -> DesignPlan:
     is_naive = design == "naive"
     paired = not is_naive or has_prior(runs)
-    sd, error = spread(runs, index, paired=paired)
+    sd, error = spread(runs, pair, -1, paired=paired)
     effect, power, replications = analysis.solve(sd, paired=paired)
-    horizon = int(runs.checkpoints[index])
-    interactions = 2.0 * horizon if is_naive else float(runs.interactions[:, index].mean())
+    horizon = int(runs.checkpoints[-1])
+    # Without shared rewards each policy has users of its own.
+    unshared = float(len(runs.policies) * horizon)
+    interactions = unshared if is_naive else float(runs.interactions[:, -1].mean())
     users = replications * interactions
     numbers = (sd, error, effect, power, replications, interactions, users)
     return DesignPlan(design, horizon, *numbers, timing.days(users, horizon))
+
+
+def _horizon_plan(
+    runs: Runs, design: str, pair: Pair, index: int, analysis: PowerAnalysis, timing: _Timing
+) -> HorizonPlan:
+    values, paired = differences(runs, pair, index), is_paired(runs)
+    effect, effect_error = float(values.mean()), _standard_error(values)
+    sd, sd_error = spread(runs, pair, index, paired=paired)
+    power, replications = analysis.power or 0.0, analysis.replications
+    if analysis.power is None and replications is not None:
+        power = power_of(effect, sd, replications, analysis.level, paired=paired)
+    else:
+        # An effect that may be 0 may need any number of replications.
+        may_be_zero = abs(effect) <= 2 * effect_error
+        arguments = (effect, power, sd, analysis.level)
+        replications = None if may_be_zero else replications_for(*arguments, paired=paired)
+    horizon, interactions = int(runs.checkpoints[index]), float(runs.interactions[:, index].mean())
+    users = None if replications is None else replications * interactions
+    days = None if users is None else timing.days(users, horizon)
+    numbers = (sd, sd_error, effect, effect_error, power, replications)
+    return HorizonPlan(design, horizon, *numbers, interactions, users, days)
+
+
+def _pair_plan(
+    runs: Runs, pair: Pair, effect: float, power_with: Callable[[float, float], float]
+) -> PairPlan:
+    values = differences(runs, pair, -1)
+    sd = spread(runs, pair, -1, paired=is_paired(runs))[0]
+    numbers = (sd, float(values.mean()), _standard_error(values), power_with(effect, sd))
+    return PairPlan(*pair, *numbers)

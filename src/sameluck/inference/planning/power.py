@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -16,6 +17,18 @@ from sameluck.validation import require_number, require_whole
 
 LARGE_NONCENTRALITY = 25.0  # above it the power is integrated numerically
 MAX_REPLICATIONS = 10**9
+
+
+def relative_effect(effect: object) -> float | None:
+    """Return the share that an effect such as "2%" states, None for a number; raise `Invalid` for other text."""
+    if not isinstance(effect, str):
+        return None
+    number = re.fullmatch(r"\s*([-+]?(?:\d+\.?\d*|\.\d+))\s*%\s*", effect)
+    if number is None:
+        raise Invalid(
+            f'effect must be a number, or a share of the control\'s reward such as "2%", got {effect!r}'
+        )
+    return float(number[1]) / 100
 
 
 class PowerAnalysis(NamedTuple):
@@ -92,7 +105,8 @@ def replications_for(effect: float, power: float, sd: float, level: float, *, pa
         if high > MAX_REPLICATIONS:
             raise Invalid(
                 f"effect {effect:g} is too small for an sd of {sd:g}: it needs more than {MAX_REPLICATIONS:,} "
-                "replications"
+                "replications. An effect is a difference over the whole horizon, or a share of the control's reward: "
+                'effect="2%" (--effect 2%)'
             )
     while high - low > 1:
         middle = (low + high) // 2

@@ -83,6 +83,19 @@ def test_a_plan_finds_whichever_of_the_three_is_missing_and_takes_a_design(capsy
     ]
 
 
+def test_a_plan_takes_a_share_of_the_reward(capsys):
+    words = ("plan", *TWO, "--pilot", "60", "--json")
+    _, out, _ = run(capsys, *words, "--effect", "2%")
+    expected = sl.plan(experiment(), ENVIRONMENT, pilot=60, effect="2%")
+    result = json.loads(out)
+    assert result["designs"] == as_json(expected.to_dicts())
+    assert result["designs"][0]["effect"] == pytest.approx(0.02 * result["control_reward"])
+    assert result["pair"] == ["thompson_bernoulli", "ucb1"]
+    code, out, err = run(capsys, *words, "--effect", "2 percent")
+    assert (code, out) == (2, "")
+    assert "'2 percent' is not a valid float, nor a share such as 2%" in err
+
+
 def test_a_verified_plan_says_what_simulation_found(capsys):
     code, out, _ = run(
         capsys, "plan", *TWO, "--effect", "2", "--replications", "5", "--verify", "--json"

@@ -23,7 +23,7 @@ MIN_SHARE = 1e-4  # of the control's reward
 
 def title(plan: Plan) -> str:
     policies = listed(pair.policy for pair in plan.pairs)
-    together = f" for all {len(plan.pairs)} pairs together" if len(plan.pairs) > 1 else ""
+    together = " for all pairs together" if len(plan.pairs) > 1 else ""
     return (
         f"{policies} against {plan.pair[1]} over {plan.experiment.horizon:,} periods, {percent(plan.level)} "
         f"intervals{together}; sd from {plan.pilot_replications:,} pilot replications"
@@ -105,9 +105,8 @@ def _implausible(plan: Plan) -> Iterator[str]:
     if row.users < MAX_USERS and not is_small:
         return
     percentage = f"{100 * plan.effect:g}%" if abs(plan.effect) < 1 else "2%"
-    earned = (
-        f" that {plan.pair[1]} earns {amount(plan.control_reward)} in" if share is not None else ""
-    )
+    earns = f" in which {plan.pair[1]} earns {amount(plan.control_reward)}"
+    earned = earns if share is not None else ""
     yield (
         f"{row.users:,.0f} users for an effect of {plan.effect:.4g} over a horizon{earned}. Did you mean "
         f'--effect {percentage} (effect="{percentage}"), a share of the control\'s reward?'

@@ -211,12 +211,12 @@ def probe_functions(
 
 
 def _check_python_environment(experiment: Experiment, environment: Environment) -> None:
-    """Check the stated means of a `python_environment`, whose function is not compiled and not probed."""
+    """Check the stated means of an environment without a compiled function, such as a `python_environment`."""
     if is_builtin(type(environment)):
         return
     arms = experiment.n_arms
     parameters = prepared_parameters(environment, experiment.seed, range(1), arms)
-    use = UserFunction(parameters, repr(environment), arms, 0)  # type: ignore[arg-type]
+    use = UserFunction(type(environment), repr(environment), arms, 0)
     if is_builtin(draw_function_of(parameters)) and use not in _checked:
         check_means(environment, arms, experiment.horizon)
         _checked.add(use)

@@ -55,7 +55,7 @@ def test_every_design_has_a_row_and_replay_needs_the_fewest_users():
     assert planned.interactions == rows["replay"].users
     assert planned.naive_interactions == rows["naive"].users
     assert rows["naive"].interactions == 2_000
-    assert [row.horizon for row in planned.by_horizon] == [125, 250, 500]
+    assert [row.horizon for row in planned.by_horizon] == [125, 250, 500, 1_000]
 
 
 @pytest.mark.slow
@@ -132,7 +132,8 @@ def test_days_follow_arrivals_and_the_wait_for_rewards():
 def test_the_plan_prints_a_table_and_a_sentence_and_draws(tmp_path):
     planned = sl.plan(EXPERIMENT, BERNOULLI, effect=2.0, power=0.9)
     text = " ".join(str(planned).split())
-    assert "An effect of 2 is found with power 0.9" in text
+    share = f"{200 / planned.control_reward:.2g}% of what low earns"
+    assert f"An effect of 2 ({share}) is found with power 0.9" in text
     assert "The naive design needs" in text
     # With 95% confidence no more than 1 - 0.05^(1/400) of replications is unlike the 400 of the pilot.
     assert "Up to 0.75% of replications may be unlike any of its 400" in text
@@ -237,12 +238,8 @@ def test_every_number_of_a_plan_follows_from_the_pilot(pilot_runs, arguments):
     )
     low, high = pilot_runs.rewards[:, 0], pilot_runs.rewards[:, 1]
     users = pilot_runs.interactions.mean(axis=0)
-    rows = [
-        (planned.by_horizon[0], 0, "replay"),
-        (planned.rows[0], 1, "replay"),
-        (planned.rows[1], 1, "naive"),
-    ]
-    assert (len(planned.by_horizon), len(planned.rows)) == (1, 2)
+    rows = [(planned.rows[0], 1, "replay"), (planned.rows[1], 1, "naive")]
+    assert (len(planned.by_horizon), len(planned.rows)) == (2, 2)
     for row, index, design in rows:
         control, other = (x[:, index] - x[:, index].mean() for x in (low, high))
         values = other - (control if design == "replay" else np.roll(control, 1))
@@ -251,6 +248,18 @@ def test_every_number_of_a_plan_follows_from_the_pilot(pilot_runs, arguments):
         assert row[:2] == (design, (200, 1_000)[index])
         assert_row(row, values, interactions, arguments, level, lambda m, k=factor: k * (m - 1))
         assert row.days == pytest.approx(max(row.users / 50, (200, 1_000)[index] / 10))
+    for index, row in enumerate(planned.by_horizon):
+        own = high[:, index] - low[:, index]
+        assert (row.effect, row.effect_error) == pytest.approx((own.mean(), stats.sem(own)))
+        assert (row.sd, row.interactions) == pytest.approx((own.std(ddof=1), users[index]))
+        if "power" not in arguments:
+            expected = power_of(row.effect, row.sd, 9, level)
+            assert (row.replications, row.power) == (9, pytest.approx(expected))
+        elif abs(own.mean()) <= 2 * stats.sem(own):
+            assert row.replications is row.users is None
+        else:
+            found = power_of(row.effect, row.sd, row.replications, level)
+            assert found >= row.power == arguments["power"]
     difference = high[:, 1] - low[:, 1]
     assert planned.pilot_effect == pytest.approx(difference.mean())
     assert planned.pilot_effect_error == pytest.approx(stats.sem(difference))
@@ -480,5 +489,112 @@ def test_ten_replications_are_a_pilot_and_the_largest_possible_effect_can_be_pla
 def test_constant_differences_have_a_spread_of_exactly_0():
     pilot = sl.simulate(EXPERIMENT.replace(replications=10), BERNOULLI)
     pilot.rewards[:, 1] = pilot.rewards[:, 0] + 3
-    assert spread(pilot, 0, paired=True) == (0.0, 0.0)
-    assert spread(pilot, 0, paired=False)[0] > 0
+    assert spread(pilot, ("high", "low"), 0, paired=True) == (0.0, 0.0)
+    assert spread(pilot, ("high", "low"), 0, paired=False)[0] > 0
+
+
+REWARDED = sl.Experiment(
+    policies={"a": sl.UCB1(0.5), "b": sl.EpsilonGreedy(), "c": sl.Uniform()},
+    arms=2,
+    horizon=400,
+    replications=2,
+    seed=7,
+)
+ARMS = sl.Bernoulli((0.3, 0.25))
+
+
+def test_a_share_is_of_the_controls_reward_over_the_horizon():
+    pair = REWARDED.replace(policies={name: REWARDED.policies[name] for name in "ab"})
+    runs = sl.simulate(pair.replace(replications=200), ARMS)
+    earned = runs.rewards[:, 0, 0].mean()
+    for text, share in (("2%", 0.02), ("-2.5 %", -0.025), (" .5%", 0.005)):
+        planned = sl.plan(pair, runs, effect=text, power=0.9)
+        assert planned.effect == pytest.approx(share * earned)
+        assert planned.relative(planned.effect) == pytest.approx(share)
+        absolute = sl.plan(pair, runs, effect=planned.effect, power=0.9)
+        assert absolute.to_dicts() == planned.to_dicts()
+    assert "(2% of what a earns)" in sl.plan(pair, runs, effect="2%", power=0.9).verdict
+    for text in ("two", "2", "2%%", "%", "2,5%", ""):
+        with pytest.raises(sl.Invalid, match="effect must be a number, or a share"):
+            sl.plan(pair, runs, effect=text)
+    with pytest.raises(sl.Invalid, match="effect must not be 0"):
+        sl.plan(pair, runs, effect="0%")
+
+
+@pytest.mark.slow
+def test_a_share_of_a_reward_that_may_be_0_is_refused():
+    policies = {name: REWARDED.policies[name] for name in "ca"}
+    pair = REWARDED.replace(policies=policies, control="c")
+    opposite = sl.Gaussian((0.5, -0.5))
+    with pytest.raises(sl.Invalid, match="share of the reward of 'c', which may be 0 in the pilot"):
+        sl.plan(pair, opposite, effect="2%", pilot=60)
+    planned = sl.plan(pair, opposite, effect=20.0, pilot=60)
+    assert planned.relative(20.0) is None
+    assert "% of what" not in planned.verdict
+
+
+def test_an_implausible_effect_is_questioned_with_the_remedy():
+    """Whoever types 0.02 for 2% reads it: the effect is far below what anybody could detect."""
+    pair = REWARDED.replace(policies={name: REWARDED.policies[name] for name in "ab"})
+    runs = sl.simulate(pair.replace(replications=100), ARMS)
+    typed = sl.plan(pair, runs, effect=0.005)
+    (caution,) = [caution for caution in typed.cautions if "Did you mean" in caution]
+    assert caution.endswith('--effect 0.5% (effect="0.5%"), a share of the control\'s reward?')
+    assert f"{typed.interactions:,.0f} users for an effect of 0.005" in caution
+    assert not any("Did you mean" in text for text in sl.plan(pair, runs, effect="2%").cautions)
+    with pytest.raises(sl.Invalid, match=r'too small for an sd .* effect="2%" \(--effect 2%\)'):
+        sl.plan(pair, runs, effect=1e-6)
+
+
+def test_all_policies_are_planned_against_the_control():
+    """The pair with the largest sd decides, at Bonferroni's level; the others are named with their power."""
+    runs = sl.simulate(REWARDED.replace(replications=60), ARMS)
+    planned = sl.plan(REWARDED, runs, effect=8.0, power=0.9)
+    sds = {name: np.std(runs.rewards[:, index, 0] - runs.rewards[:, 0, 0], ddof=1)
+           for index, name in ((1, "b"), (2, "c"))}  # fmt: skip
+    widest = max(sds, key=sds.get)
+    assert planned.pair == (widest, "a")
+    assert [(pair.policy, pair.control) for pair in planned.pairs] == [("b", "a"), ("c", "a")]
+    assert planned.pair_level == pytest.approx(0.975)
+    for pair in planned.pairs:
+        expected = power_of(8.0, sds[pair.policy], planned.replications, 0.975)
+        assert pair.sd == pytest.approx(sds[pair.policy])
+        assert pair.power == pytest.approx(expected)
+        assert pair.power >= planned.power
+    text = " ".join(str(planned).split())
+    assert text.startswith("b, c against a over 400 periods, 95% intervals for all pairs together;")
+    assert f"This is for {widest} against a, whose difference varies most" in text
+    assert planned.rows[1].interactions == 3 * 400
+    alone = sl.plan(
+        REWARDED.replace(policies={name: REWARDED.policies[name] for name in ("a", widest)}),
+        runs, effect=8.0, power=0.9, level=0.975,
+    )  # fmt: skip
+    assert alone.replications == planned.replications
+
+
+@pytest.mark.slow
+def test_the_range_on_a_copy_contains_the_error_of_the_arms():
+    """A plan from one replication of 200 users on close arms: the true sd is in its range; one seed, no chance."""
+    pair = sl.Experiment(
+        policies={"a": sl.UCB1(0.5), "b": sl.ThompsonBernoulli()},
+        horizon=200,
+        replications=1,
+        seed=1_003,
+    )
+    arms = sl.Bernoulli((0.35, 0.33, 0.10))
+    runs = sl.simulate(pair, arms)
+    planned = sl.plan(runs.experiment, runs, horizon=800, effect=5.0, power=0.9)
+    low, high = planned.power_range
+    row = planned.experiment_row
+    by_pilot = power_of(5.0, row.sd + 2 * row.sd_error, planned.replications, 0.95)
+    assert low < by_pilot < planned.power < high
+    truth = sl.simulate(pair.replace(horizon=800, replications=2_000), arms)
+    sd = np.std(truth.rewards[:, 1, 0] - truth.rewards[:, 0, 0])
+    assert low < power_of(5.0, sd, planned.replications, 0.95) < high
+    assert f"({low:.2f} to {high:.2f}, given the measured arms' error)" in planned.verdict
+    assert sl.plan(runs.experiment, runs, horizon=800, effect=5.0, power=0.9).power_range == (
+        low,
+        high,
+    )
+    relative = sl.plan(runs.experiment, runs, horizon=800, effect="2%", power=0.9)
+    assert relative.power_range[0] < relative.power < relative.power_range[1]

@@ -448,3 +448,17 @@ def test_the_leader_is_checked_on_other_seeds_whatever_the_field():
         }
         sl.race({"a": sl.UCB1(), "b": sl.UCB1(3.0)}, sl.BernoulliPrior(), **prior)
         assert len(seen) == 2
+
+
+def test_an_experiment_races_as_its_policies_do():
+    """With its arms, horizon and seed; a race has its own replications."""
+    policies = {"a": sl.UCB1(0.2), "b": sl.Uniform()}
+    settings = {"tolerance": 5.0, "failures": 0.5}
+    arms = sl.Bernoulli((0.7, 0.3))
+    experiment = sl.Experiment(policies=policies, horizon=100, seed=3)
+    expected = sl.race(policies, arms, horizon=100, seed=3, **settings)
+    assert sl.race(experiment, arms, **settings).to_dicts() == expected.to_dicts()
+    with pytest.raises(sl.Invalid, match="takes arms, horizon and seed from the experiment"):
+        sl.race(experiment, arms, horizon=100, **settings)
+    with pytest.raises(sl.Invalid, match="a race uses the design replay; pass experiment"):
+        sl.race(experiment.replace(design="naive"), arms, **settings)

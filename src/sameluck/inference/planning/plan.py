@@ -49,7 +49,7 @@ from sameluck.runs import Runs
 from sameluck.validation import require_number, require_whole
 
 PILOT_REPLICATIONS = 400
-POWER_QUANTILES = (0.025, 0.975)  # over draws of the arms, for the range of the power
+POWER_QUANTILES = (0.01, 0.99)  # over draws of the arms, for the range of the power
 _DEFAULT_POWER = 0.8
 
 
@@ -268,7 +268,7 @@ def plan(  # noqa: PLR0913
         analysis = analysis._replace(effect=share * abs(reward))
     max_effect = check_pilot(runs, analysis.effect)
     rows = tuple(
-        _design_plan(of_design, label, pair, analysis, timing)
+        _design_plan(of_design, label, len(pairs) + 1, pair, analysis, timing)
         for label, of_design in by_design.items()
     )
     first, paired, values = rows[0], is_paired(runs), differences(runs, pair, -1)
@@ -346,7 +346,7 @@ class _Timing(NamedTuple):
 
 
 def _design_plan(
-    runs: Runs, design: str, pair: Pair, analysis: PowerAnalysis, timing: _Timing
+    runs: Runs, design: str, policies: int, pair: Pair, analysis: PowerAnalysis, timing: _Timing
 ) -> DesignPlan:
     is_naive = design == "naive"
     paired = not is_naive or has_prior(runs)
@@ -354,7 +354,7 @@ def _design_plan(
     effect, power, replications = analysis.solve(sd, paired=paired)
     horizon = int(runs.checkpoints[-1])
     # Without shared rewards each policy has users of its own.
-    unshared = float(len(runs.policies) * horizon)
+    unshared = float(policies * horizon)
     interactions = unshared if is_naive else float(runs.interactions[:, -1].mean())
     users = replications * interactions
     numbers = (sd, error, effect, power, replications, interactions, users)

@@ -21,6 +21,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from sameluck.design import Replay
 from sameluck.environments.base import EnvironmentLike
 from sameluck.environments.registry import as_environment
 from sameluck.errors import Invalid, renamed_arguments
@@ -40,17 +41,17 @@ FAILURE_SHARE = 0.01
 
 @renamed_arguments(least="min_replications", most="max_replications")
 def race(  # noqa: PLR0913
-    policies: Mapping[str, Policy],
+    policies: Mapping[str, Policy] | Experiment,
     environment: EnvironmentLike,
     *,
     tolerance: float,
-    horizon: int = 1_000,
+    horizon: int | None = None,
     level: float = 0.95,
     failures: float = FAILURE_SHARE,
     min_replications: int = MIN_REPLICATIONS,
     max_replications: int = MAX_REPLICATIONS,
     arms: int | None = None,
-    seed: int = 0,
+    seed: int | None = None,
     progress: Callable[[int, tuple[str, ...]], object] | bool | None = None,
     keep: str | Path | None = None,
     makers: Mapping[str, Callable[[int], object]] | None = None,
@@ -58,12 +59,13 @@ def race(  # noqa: PLR0913
     """Find a policy that is within `tolerance` of the best, with a level of confidence.
 
     Args:
-        policies: Name -> policy or its text form; two or more.
+        policies: Name -> policy or its text form, two or more; or an `Experiment`, whose policies, arms, horizon
+            and seed are used. A race has its own number of replications.
         environment: Where rewards come from, or its text form. If it is non-stationary, each policy has its own
             rewards.
         tolerance: How much less cumulative reward than the best is good enough. Must be above 0: a race of two
             nearly equal policies would not end.
-        horizon: Periods per replication.
+        horizon: Periods per replication; 1,000 if not given.
         level: Confidence of the certificate.
         failures: The share of replications in which a policy may fail unseen. No decision is made before more
             frequent failures are excluded, at the level. 1 decides after `min_replications`, without a check of the
@@ -71,7 +73,7 @@ def race(  # noqa: PLR0913
         min_replications: Replications before any decision.
         max_replications: Replications after which the race ends undecided.
         arms: Number of arms, where the environment fits any number.
-        seed: The same seed gives the same race.
+        seed: The same seed gives the same race; 0 if not given.
         progress: Called as `progress(replications, names of the remaining policies)`; True prints a line when
             policies have dropped out.
         keep: A file that holds the race after every block of replications; a race with the same settings
@@ -94,12 +96,24 @@ def race(  # noqa: PLR0913
             f"{level:g}: {needed:,} can; allow {needed:,} with max_replications= (--most) or accept more frequent "
             "failures with failures="
         )
-    arms = environment.arms if arms is None else arms
-    if arms is None:
-        raise Invalid("give the number of arms: the environment fits any number")
-    experiment = Experiment(
-        policies=policies, arms=arms, horizon=horizon, replications=max_replications, seed=seed
-    )
+    if isinstance(policies, Experiment):
+        if (arms, horizon, seed) != (None, None, None):
+            raise Invalid("race takes arms, horizon and seed from the experiment; leave them out")
+        if policies.design != Replay():
+            raise Invalid('a race uses the design replay; pass experiment.replace(design="replay")')
+        settings = {"arms": policies.arms or environment.arms}
+        experiment = policies.replace(replications=max_replications, **settings)
+    else:
+        arms = environment.arms if arms is None else arms
+        if arms is None:
+            raise Invalid("give the number of arms: the environment fits any number")
+        experiment = Experiment(
+            policies=policies,
+            arms=arms,
+            horizon=1_000 if horizon is None else horizon,
+            replications=max_replications,
+            seed=0 if seed is None else seed,
+        )
     if not capabilities_of(environment).is_stationary:
         experiment = experiment.replace(design="naive")
     if len(experiment.policies) < 2:

@@ -460,3 +460,12 @@ def test_replications_may_be_left_out_where_they_are_found(sqlite_url):
 
 def experiment_like(bare):
     return bare.replace(arms=2, replications=5)
+
+
+def test_the_repr_shows_what_is_known():
+    shown = repr(sl.Experiment(policies={"a": sl.UCB1()}, horizon=5))
+    assert "mappingproxy" not in shown
+    assert "arms" not in shown
+    assert shown.startswith("Experiment(policies={'a': UCB1(alpha=2.0)}, horizon=5, ")
+    known = sl.Experiment(policies={"a": sl.UCB1()}, arms=["x", "y"], horizon=5, replications=3)
+    assert "arms=('x', 'y'), horizon=5, replications=3" in repr(known)

@@ -15,6 +15,7 @@ from sameluck.design import DESIGNS
 from sameluck.environments.base import ENVIRONMENTS
 from sameluck.grammar import _Reader
 from sameluck.policies.base import POLICIES
+from sameluck.policies.registry import as_policy
 
 REGISTRIES = {"policy": POLICIES, "environment": ENVIRONMENTS, "design": DESIGNS}
 EVERYTHING = [
@@ -265,3 +266,33 @@ def test_a_short_text_form_is_cut_within_a_list_of_probabilities():
     assert len(text) == 60
     assert text.startswith("categorical([0.01, 0.01, ")
     assert text.endswith("...")
+
+
+NOT_COVERED = {
+    "contexts": ["linucb", "lin_ts", "exp4", "contextual_thompson"],
+    "best-arm identification": ["successive_halving", "lucb", "track_and_stop"],
+    "slates and rankings": ["slate_ucb", "cascade_ucb", "top_k"],
+    "budgets": ["knapsack", "budgeted_ucb"],
+    "duelling bandits": ["dueling", "duelling_thompson", "rucb"],
+    "infinitely many arms": ["gp_ucb"],
+}
+
+
+@pytest.mark.parametrize("problem", NOT_COVERED)
+def test_policies_of_problems_that_are_not_covered_point_to_the_page(problem):
+    for name in NOT_COVERED[problem]:
+        with pytest.raises(sl.Invalid, match=rf"does not cover .*{problem}.*docs/limits\.md"):
+            as_policy(name, 2)
+
+
+def test_no_policy_or_environment_is_taken_for_one_that_is_not_covered():
+    for name in (*POLICIES, *ENVIRONMENTS):
+        assert "limits.md" not in text_forms._remedy(name, {})
+
+
+def test_a_family_is_listed():
+    thompson = [name for name in POLICIES if "thompson" in name]
+    with pytest.raises(sl.Invalid) as refused:
+        as_policy("thompson", 2)
+    assert len(thompson) > 3
+    assert all(name in str(refused.value) for name in thompson)

@@ -128,6 +128,10 @@ class Experiment:
         optional = {"arms": self.arms or None, "replications": self.replications or None}
         return {**values, **optional, "policies": dict(self.policies)}
 
+    def __repr__(self) -> str:
+        known = {name: value for name, value in self._fields().items() if value is not None}
+        return f"Experiment({', '.join(f'{name}={value!r}' for name, value in known.items())})"
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Experiment) and self.to_json() == other.to_json()
 

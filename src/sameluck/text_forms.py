@@ -190,7 +190,7 @@ def _build(call: Call, classes: Mapping[str, type[T]], subject: str, text: str) 
     by_word = {_plain_word(word): parameters_class for word, parameters_class in classes.items()}
     parameters_class = by_word.get(_plain_word(call.name))
     if parameters_class is None:
-        raise Invalid(f"unknown {subject} {shown(call.name)}; {did_you_mean(call.name, classes)}")
+        raise Invalid(f"unknown {subject} {shown(call.name)}{_remedy(call.name, classes)}")
     fields, nested = _by_name(parameters_class, call, text), _nested_field(parameters_class) or ""
     inner = fields.get(nested)
     if isinstance(inner, Call):
@@ -210,6 +210,29 @@ def _build(call: Call, classes: Mapping[str, type[T]], subject: str, text: str) 
                     f"{text!r}: {field} of {name_of(parameters_class)} takes numbers or words, not {item.name}(...)"
                 )
     return parameters_class(**fields)
+
+
+# Problems that sameluck does not cover, by words in the names of their policies.
+_NOT_COVERED = {
+    "policies that use contexts": r"^lin|contextual|logistic|neural|exp4|hybrid|disjoint",
+    "best-arm identification": r"best.?arm|^bai|halving|^lucb|track.?and.?stop|simple.?regret",
+    "slates and rankings": r"slate|cascad|rank|combinatorial|cucb|top.?k",
+    "budgets": r"knapsack|budget|^bwk|cost",
+    "duelling bandits": r"duel|^d?rucb|interleav|condorcet|preference",
+    "infinitely many arms": r"^gp|lipschitz|continu.*arm|^hoo|zooming",
+    "restless bandits and states": r"restless|mortal|sleeping|whittle|q.?learning|reinforce",
+}
+
+
+def _remedy(name: str, classes: Mapping[str, type]) -> str:
+    word = name.lower()
+    for problem, pattern in _NOT_COVERED.items():
+        if re.search(pattern, word):
+            return f": sameluck does not cover {problem}; see docs/limits.md"
+    family = [other for other in classes if _plain_word(word) in _plain_word(other)]
+    if len(family) > 1:
+        return f"; did you mean one of {', '.join(family)}?"
+    return f"; {did_you_mean(name, classes)}"
 
 
 def _by_name(parameters_class: type, call: Call, text: str) -> dict[str, object]:

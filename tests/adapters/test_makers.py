@@ -1,7 +1,10 @@
 """Makers of other packages' bandits: what is the same for all packages, without any of them."""
 
 import pickle
+import subprocess
+import sys
 
+import numpy as np
 import pytest
 
 import sameluck as sl
@@ -62,3 +65,33 @@ def test_it_declares_the_version_of_the_function(monkeypatch):
     assert sl.adapters.river(make).version is None
     monkeypatch.setattr(make, "version", "2", raising=False)
     assert sl.adapters.river(make).version == "2"
+
+
+def test_a_seed_that_is_too_large_for_the_maker_has_a_remedy():
+    policies = {"old": sl.External("old")}
+    experiment = sl.Experiment(policies=policies, arms=2, horizon=5, replications=1)
+    remedy = r"the seed is below 2\*\*64: use numpy\.random\.default_rng\(seed\), or seed % 2\*\*32"
+    with pytest.raises(sl.Unplayable, match=remedy):
+        sl.simulate(experiment, "bernoulli(0.5, 0.4)", makers={"old": np.random.RandomState})
+
+
+IMPORTS = """
+import sys
+import sameluck
+print(sameluck.adapters.dask.on.__name__)
+sys.modules["openfeature"] = None
+try:
+    import sameluck.adapters.openfeature
+except sameluck.Missing as error:
+    print(error)
+"""
+
+
+def test_adapters_need_no_import_of_their_own_and_name_their_extra():
+    done = subprocess.run(
+        [sys.executable, "-c", IMPORTS], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines() == [
+        "on",
+        "openfeature is not installed; run: pip install 'sameluck[openfeature]'",
+    ]

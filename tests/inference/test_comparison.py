@@ -327,3 +327,12 @@ def test_printing_reads_what_compare_computed(options):
     page = calls_of(result.to_html)
     computing = ("randomness/", "simulation/", "intervals.py", "inference/adjustments.py")
     assert not any(file.startswith(computing) for file, _ in page)
+
+
+def test_the_latex_table_is_the_printed_table():
+    """Of many policies it has a row per policy, at the last checkpoint, as the text has."""
+    policies = {f"a{number}": sl.UCB1(1.0 + number) for number in range(12)}
+    experiment = sl.Experiment(policies=policies, arms=2, horizon=40, replications=5)
+    runs = sl.simulate(experiment, "bernoulli(0.7, 0.3)", checkpoints=[10, 20, 40])
+    latex = sl.compare(runs).to_latex()
+    assert latex.count(r"\\") == 1 + 11

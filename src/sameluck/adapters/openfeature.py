@@ -10,18 +10,22 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Protocol, TypeVar
 
-from openfeature.evaluation_context import EvaluationContext
-from openfeature.exception import (
-    FlagNotFoundError,
-    GeneralError,
-    TargetingKeyMissingError,
-    TypeMismatchError,
-)
-from openfeature.flag_evaluation import FlagResolutionDetails, FlagValueType, Reason
-from openfeature.provider import AbstractProvider, Metadata
-from openfeature.track import TrackingEventDetails
+from sameluck.errors import Missing, SameluckError, Unknown
 
-from sameluck.errors import SameluckError, Unknown
+try:
+    from openfeature.evaluation_context import EvaluationContext
+    from openfeature.exception import (
+        FlagNotFoundError,
+        GeneralError,
+        TargetingKeyMissingError,
+        TypeMismatchError,
+    )
+    from openfeature.flag_evaluation import FlagResolutionDetails, FlagValueType, Reason
+    from openfeature.provider import AbstractProvider, Metadata
+    from openfeature.track import TrackingEventDetails
+except ModuleNotFoundError as error:
+    message = "openfeature is not installed; run: pip install 'sameluck[openfeature]'"
+    raise Missing(message) from error
 
 MAX_REMEMBERED = 100_000  # assignments whose reward can be tracked by the unit
 _BOOLEANS = {"true": True, "on": True, "yes": True, "1": True}

@@ -193,6 +193,10 @@ class ObjectPolicy:
         reason = " ".join(traceback.format_exception_only(error)).strip()
         if isinstance(error, SameluckError):
             reason = str(error)
+        if "2**32" in reason:
+            reason += (
+                "; the seed is below 2**64: use numpy.random.default_rng(seed), or seed % 2**32"
+            )
         return Unplayable(f"policy {self.name!r}{where}: {reason}")
 
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from sameluck.reporting import plots, tables
 from sameluck.reporting.cautions import comparison_cautions as cautions
 from sameluck.reporting.effect_tables import (
-    effects_table,
     metric_table,
     shown_effects,
     shown_values,
@@ -43,7 +42,8 @@ def _sentences(result: Comparison) -> list[str]:
 
 
 def latex(result: Comparison) -> str:
-    return tables.latex_table(*effects_table(result, result.effects))
+    _, table, _ = shown_effects(result)
+    return tables.latex_table(*table)
 
 
 def figure(result: Comparison, ax: plots.Axes | None) -> plots.Figure:

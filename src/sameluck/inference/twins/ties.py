@@ -5,13 +5,15 @@ independent draws never have equal arms, and they exaggerate every effect that g
 the arms are divided into groups of equal means. A partition into groups is plausible by the likelihood of the rewards
 and a prior: blocks of a Chinese restaurant process (Pitman, 2006), whose means have a distribution of unknown centre
 and spread. Only groups of neighbours in the order of the measured means count, because others are far less likely. So
-the sum over all partitions is a recursion over the arms, and a partition is drawn by following it backwards.
+the sum over all partitions is a recursion over the arms, and a partition is drawn by following it backwards. More
+than 100 arms are either all tied or all apart.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from typing import NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 import scipy
@@ -20,6 +22,7 @@ from sameluck.arrays import Floats, Ints
 
 CONCENTRATIONS = (0.5, 2.0, 8.0, 1_000.0)  # of the process; the larger, the more groups
 CENTRES, SPREADS = 9, 7  # of the groups' means, on a grid
+MAX_ARMS = 100  # with all partitions: the recursion's time and memory grow with the square
 _BLOCK = 4_000_000  # numbers at once, at most
 
 
@@ -35,6 +38,9 @@ class Priors(NamedTuple):
         return Priors(*(array[indices][:, None, None] for array in self))
 
 
+Sums: TypeAlias = Callable[[Floats], Floats]  # of values over each group of arms
+
+
 class Arms(Protocol):
     """Arms whose means were measured."""
 
@@ -47,8 +53,8 @@ class Arms(Protocol):
 
     def sorted(self, order: Ints) -> Arms: ...
 
-    def log_evidence(self, priors: Priors) -> Floats:
-        """Return the log-likelihood of arms i to j - 1 as a group (prior, i, j), its mean integrated out."""
+    def log_evidence(self, priors: Priors, sums: Sums) -> Floats:
+        """Return the log-likelihood of groups of arms, their means integrated out; `sums` says which groups."""
 
     def group_mean(self, members: slice, prior: Priors, quantile: float) -> Floats:
         """Return a quantile of the posterior distribution of a group's mean."""
@@ -71,9 +77,9 @@ class BernoulliArms(NamedTuple):
     def sorted(self, order: Ints) -> BernoulliArms:
         return BernoulliArms(self.successes[order], self.failures[order])
 
-    def log_evidence(self, priors: Priors) -> Floats:
+    def log_evidence(self, priors: Priors, sums: Sums) -> Floats:
         wins, losses = _beta_shapes(priors)
-        together = _sums(self.successes) + wins, _sums(self.failures) + losses
+        together = sums(self.successes) + wins, sums(self.failures) + losses
         evidence: Floats = scipy.special.betaln(*together) - scipy.special.betaln(wins, losses)
         return evidence
 
@@ -100,10 +106,10 @@ class NormalArms(NamedTuple):
     def sorted(self, order: Ints) -> NormalArms:
         return NormalArms(self.means[order], self.errors[order])
 
-    def log_evidence(self, priors: Priors) -> Floats:
+    def log_evidence(self, priors: Priors, sums: Sums) -> Floats:
         # Deviations from a number near the means: squares of large means would cancel.
         precisions, deviations = self.errors**-2.0, self.means - self.means.mean()
-        total, linear, square = (_sums(precisions * deviations**power) for power in range(3))
+        total, linear, square = (sums(precisions * deviations**power) for power in range(3))
         _, centre, spread = priors
         centre = centre - self.means.mean()
         excess = linear - total * centre
@@ -119,10 +125,14 @@ class NormalArms(NamedTuple):
         return centre + excess + scipy.special.ndtri(quantile) / np.sqrt(precision)
 
 
-def _sums(values: Floats) -> Floats:
+def _sums_of_neighbours(values: Floats) -> Floats:
     """Return the sums of values i to j - 1 as a matrix (i, j)."""
     cumulative = np.concatenate([[0.0], np.cumsum(values)])
     return cumulative[None, :] - cumulative[:, None]
+
+
+def _values_and_total(values: Floats) -> Floats:
+    return np.append(values, values.sum())[None]
 
 
 class TiedArms:
@@ -132,8 +142,9 @@ class TiedArms:
         self.order = arms.means.argsort(kind="stable")
         self.arms = arms.sorted(self.order)
         self.priors = _priors(self.arms)
+        self.sums = _sums_of_neighbours if self.order.size <= MAX_ARMS else _values_and_total
         count = self.priors.centre.size
-        step = max(1, _BLOCK // (arms.means.size + 1) ** 2)
+        step = max(1, _BLOCK // self.sums(self.arms.means).size)
         blocks = [np.arange(first, min(first + step, count)) for first in range(0, count, step)]
         sums = [self._sums_over_partitions(block) for block in blocks]
         logs = np.concatenate([partitions[:, -1] for _, partitions in sums])
@@ -165,11 +176,14 @@ class TiedArms:
         partitions of the first j arms, of the products of their groups' weights.
         """
         priors, count = self.priors.at(indices), self.order.size
-        sizes, gammaln = _sums(np.ones(count)), scipy.special.gammaln
+        sizes, gammaln = self.sums(np.ones(count)), scipy.special.gammaln
         with np.errstate(divide="ignore", invalid="ignore"):
-            groups = self.arms.log_evidence(priors) + np.log(priors.concentration) + gammaln(sizes)
-        groups = np.where(sizes > 0, groups, -np.inf)
+            groups = self.arms.log_evidence(priors, self.sums)
+            groups += np.log(priors.concentration) + gammaln(sizes)
         concentration = priors.concentration[:, 0, 0]
+        if self.sums is _values_and_total:
+            return groups, _sums_over_two(groups, concentration)
+        groups = np.where(sizes > 0, groups, -np.inf)
         partitions = np.empty((indices.size, count + 1))
         # The sums begin with the process's constant, so that the last sum is the evidence of the prior.
         partitions[:, 0] = gammaln(concentration) - gammaln(concentration + count)
@@ -178,6 +192,15 @@ class TiedArms:
             largest = logs.max(axis=1)
             partitions[:, end] = largest + np.log(np.exp(logs - largest[:, None]).sum(axis=1))
         return groups, partitions
+
+
+def _sums_over_two(groups: Floats, concentration: Floats) -> Floats:
+    """Return the same sums, none and all arms, over the two partitions with all arms apart and all tied."""
+    count = groups.shape[-1] - 1
+    tied = np.log(concentration) + scipy.special.gammaln(count)
+    constant = -np.logaddexp(count * np.log(concentration), tied)
+    both = np.logaddexp(groups[:, 0, :-1].sum(axis=1), groups[:, 0, -1])
+    return np.stack([constant, constant + both], axis=1)
 
 
 def _priors(arms: Arms) -> Priors:
@@ -193,6 +216,11 @@ def _partition(
     groups: Floats, partitions: Floats, generator: np.random.Generator
 ) -> Iterator[tuple[int, int]]:
     """Yield the groups of a drawn partition, the last first, as ranges of arms."""
+    if len(groups) == 1:  # more than the largest number of arms with all partitions
+        tied = np.exp(partitions[0] + groups[0, -1] - partitions[-1])
+        count = groups.size - 1
+        yield from [(0, count)] if generator.random() < tied else pairwise(range(count + 1))
+        return
     end = partitions.size - 1
     while end > 0:
         logs = partitions[:end] + groups[:end, end]

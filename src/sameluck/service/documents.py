@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from typing import Annotated, Any, TypeAlias, get_type_hints
 
-from fastapi import Path, Response
+from fastapi import Path, Query, Response
 from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr, create_model
 
 from sameluck.errors import SameluckError
@@ -24,7 +24,9 @@ from sameluck.service.problems import document_of
 
 Name: TypeAlias = Annotated[str, Path(min_length=1, max_length=200)]
 Id: TypeAlias = Annotated[str, Path(min_length=1, max_length=100)]
-Text: TypeAlias = Annotated[StrictStr, Field(max_length=200)]
+PRINTABLE = r"^[^\x00-\x1f\x7f]*$"  # what `require_name` accepts
+Text: TypeAlias = Annotated[StrictStr, Field(max_length=200, pattern=PRINTABLE)]
+QueriedReason: TypeAlias = Annotated[str, Query(max_length=200, pattern=PRINTABLE)]
 UnitField: TypeAlias = Annotated[StrictStr, Field(min_length=1, max_length=1_000)] | StrictInt
 Number: TypeAlias = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 

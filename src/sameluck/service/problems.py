@@ -16,6 +16,7 @@ from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ConfigDict
 from starlette.exceptions import HTTPException
+from starlette.routing import Match
 
 from sameluck import errors
 from sameluck.errors import SameluckError, shown
@@ -127,10 +128,23 @@ def _unexpected(request: Request, error: Exception) -> Response:
     return problem(500, "internal_error", "the service failed unexpectedly; its log has the reason")
 
 
+def _method_not_allowed(request: Request, error: Exception) -> Response:
+    """Answer with the methods of all routes that match the path; Starlette names those of the first one."""
+    matching = (
+        route
+        for route in request.app.router.routes
+        if route.matches(request.scope)[0] is not Match.NONE
+    )
+    methods = {method for route in matching for method in getattr(route, "methods", None) or ()}
+    detail = str(getattr(error, "detail", "Method Not Allowed"))
+    return problem(405, _CODES[405], detail, {"Allow": ", ".join(sorted(methods))})
+
+
 def add_problem_documents(app: FastAPI) -> None:
     """Answer every error of an application with a problem document, and describe that in its OpenAPI document."""
     for error_class in HANDLERS:
         app.add_exception_handler(error_class, lambda _, error: problem_of(error))
+    app.add_exception_handler(405, _method_not_allowed)
     app.add_exception_handler(Exception, _unexpected)
     app.openapi = cache(partial(_described, app.openapi))  # type: ignore[method-assign]
 

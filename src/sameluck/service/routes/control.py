@@ -9,6 +9,7 @@ from pydantic import BaseModel, Field, StrictBool, StrictInt, StrictStr
 
 from sameluck.errors import Conflict
 from sameluck.live.experiment import LiveExperiment
+from sameluck.live.options import MAX_SECONDS
 from sameluck.live.store import NOT_STARTED
 from sameluck.service.access import Caller, ManageCaller
 from sameluck.service.documents import (
@@ -39,7 +40,7 @@ DRAIN = StopRequest()
 class MoreTime(Reason):
     """Seconds to add to the window of awaited rewards."""
 
-    seconds: Number = Field(gt=0)
+    seconds: Number = Field(gt=0, le=MAX_SECONDS)
 
 
 class Disabling(Reason):

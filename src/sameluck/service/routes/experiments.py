@@ -7,7 +7,7 @@ import warnings
 from typing import Annotated
 from urllib.parse import quote
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Response
 from pydantic import BaseModel, Field, StrictBool, StrictInt, StrictStr
 
 from sameluck.errors import Invalid
@@ -16,19 +16,32 @@ from sameluck.live.experiment import LiveExperiment
 from sameluck.live.options import LiveOptions
 from sameluck.live.store import Store
 from sameluck.service.access import ManageCaller, ReadCaller
-from sameluck.service.documents import Body, ExperimentModel, Name, StatusModel, Text, respond
+from sameluck.service.documents import (
+    Body,
+    ExperimentModel,
+    Name,
+    QueriedReason,
+    StatusModel,
+    Text,
+    respond,
+)
 
 router = APIRouter(tags=["experiments"])
+
+
+# Characters that change the direction or the line of the text after a name on a page.
+_MISLEADING = r"\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069"
+NAME_PATTERN = rf"^(?!\.{{1,2}}$)(?=.*\S)[^\x00-\x1f\x7f/{_MISLEADING}]*$"  # as `_check_name`
 
 
 class NewExperiment(Body):
     """Fields of `sl.Experiment` with policies in text form, a name, and the fields of `sl.LiveOptions`."""
 
-    name: Text = Field(min_length=1)
-    policies: dict[str, StrictStr]
-    arms: StrictInt | list[StrictStr]
-    horizon: StrictInt
-    replications: StrictInt
+    name: Text = Field(min_length=1, json_schema_extra={"pattern": NAME_PATTERN})
+    policies: dict[str, StrictStr] = Field(min_length=1)
+    arms: Annotated[StrictInt, Field(ge=2)] | Annotated[list[Text], Field(min_length=2)]
+    horizon: Annotated[StrictInt, Field(ge=1)]
+    replications: Annotated[StrictInt, Field(ge=1)]
     design: StrictStr | None = None
     control: StrictStr | None = None
     seed: StrictInt | None = None
@@ -98,15 +111,11 @@ async def create_experiment(body: NewExperiment, caller: ManageCaller) -> Respon
     return response
 
 
-# Characters that change the direction or the line of the text after a name on a page.
-_MISLEADING = re.compile(r"[\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
-
-
 def _check_name(name: str) -> None:
     if "/" in name or name in (".", ".."):
         message = f"the name of an experiment of the service has no slash and is not . or .., got {name!r}"
         raise Invalid(message)
-    if not name.strip() or _MISLEADING.search(name):
+    if not name.strip() or re.search(f"[{_MISLEADING}]", name):
         raise Invalid(
             "the name of an experiment of the service has a visible character, and no character that changes the "
             f"direction of text, got {name!r}"
@@ -127,8 +136,6 @@ async def get_experiment(name: Name, caller: ReadCaller) -> Response:
 
 
 @router.delete("/v1/experiments/{name}", status_code=204)
-async def delete_experiment(
-    name: Name, caller: ManageCaller, reason: Annotated[str, Query(max_length=200)] = ""
-) -> None:
+async def delete_experiment(name: Name, caller: ManageCaller, reason: QueriedReason = "") -> None:
     """Delete an experiment that has ended, with its ledger; its history stays."""
     await caller.experiments.delete(caller.name, name, reason)

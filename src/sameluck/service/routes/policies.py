@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Response
 from pydantic import Field, StrictStr
 
 from sameluck.live.control.policy_changes import LedgerChanges
@@ -16,6 +14,7 @@ from sameluck.service.documents import (
     Body,
     LedgerChangesModel,
     Name,
+    QueriedReason,
     Reason,
     Text,
     respond,
@@ -75,10 +74,7 @@ async def preview_policy(name: Name, body: NewPolicy, caller: ReadCaller) -> Res
 
 @router.delete("/policies/{policy:path}", response_model=LedgerChangesModel, tags=["policies"])
 async def remove_policy(
-    name: Name,
-    policy: Name,
-    caller: ManageCaller,
-    reason: Annotated[str, Query(max_length=200)] = "",
+    name: Name, policy: Name, caller: ManageCaller, reason: QueriedReason = ""
 ) -> Response:
     """Remove a policy and its results; rewards requested for it stay. The control cannot be removed."""
     changes = await caller.experiments.change(

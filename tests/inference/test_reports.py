@@ -193,3 +193,16 @@ def test_there_is_no_command_for_what_a_command_cannot_say():
     assert not compare_command(sl.compare(runs.part(5, 10)))
     odd = TWO.replace(policies={"a=b": sl.UCB1(), "b": sl.UCB1(3.0)})
     assert not compare_command(sl.compare(sl.simulate(odd, BERNOULLI)))
+
+
+def test_a_finding_is_also_relative_to_the_controls_reward():
+    """Only where both policies earned a positive reward, and not for a median."""
+    experiment = sl.Experiment(
+        policies={"ucb": sl.UCB1(0.5), "uniform": sl.Uniform()}, horizon=200, replications=20
+    )
+    result = sl.compare(sl.simulate(experiment, sl.Bernoulli((0.7, 0.2))))
+    (effect,) = result.last_effects
+    low, high = (100 * -end / effect.control_reward for end in (effect.high, effect.low))
+    assert f" less, {low:.2g}% to {high:.2g}%)." in result.verdict
+    below = sl.compare(sl.simulate(experiment, sl.Gaussian((-1.0, -3.0))))
+    assert "less)." in below.verdict

@@ -23,12 +23,12 @@ class Effect(click.ParamType):  # type: ignore[type-arg]  # not generic in older
     name = "NUMBER | SHARE%"
 
     def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> float | str:
         if isinstance(value, str) and value.strip().endswith("%"):
             return value
         try:
-            return float(value)
+            return float(str(value))
         except ValueError:
             self.fail(f"{value!r} is not a valid float, nor a share such as 2%.", param, ctx)
 

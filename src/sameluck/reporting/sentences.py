@@ -349,10 +349,20 @@ def finding(effect: Effect, *, median: bool = False, metric: Metric = REWARD) ->
             f"({level} interval {near} to {far} {word})."
         )
     word = "more" if effect.effect > 0 else "less"
+    relative = "" if median else _relative(effect)
     return (
         f"{start}{effect.policy} earned {size} {word} than {effect.control} {over} "
-        f"({level} interval {near} to {far} {word}).{_mean(effect, median)}"
+        f"({level} interval {near} to {far} {word}{relative}).{_mean(effect, median)}"
     )
+
+
+def _relative(effect: Effect) -> str:
+    """Return the interval in per cent of the control's reward, if both policies earned a positive reward."""
+    bounds = sorted((abs(effect.low), abs(effect.high)))
+    if min(effect.reward, effect.control_reward) <= 0 or math.isinf(bounds[1]):
+        return ""
+    low, high = (f"{100 * bound / effect.control_reward:.2g}%" for bound in bounds)
+    return f", {low} to {high}"
 
 
 def _mean(effect: Effect, median: bool) -> str:  # noqa: FBT001

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
@@ -85,7 +84,7 @@ def check_environment(
         check_means(phase, count, horizon, draws=CHECKED_DRAWS, seconds=CHECKED_SECONDS)
 
 
-def _check_text_form(value: Any, registry: Mapping[str, type[Any]], noun: str) -> None:
+def _check_text_form(value: object, registry: Mapping[str, type[object]], noun: str) -> None:
     text = text_forms.write(value)
     try:
         read = text_forms.normal_form(text_forms.parse(text, registry, noun), registry)

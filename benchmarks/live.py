@@ -40,7 +40,9 @@ COROUTINES = 500
 LIST = 32  # items in a list
 MEANS = [0.05 * (arm + 1) for arm in range(ARMS)]
 POLICIES = {"control": "ucb1(alpha=2)", "rival": "ucb1(alpha=1)"}
-SERVER = Path(__file__).parent.parent / "tests" / "live" / "server.py"
+TESTS = Path(__file__).parent.parent / "tests" / "live"
+SERVER, DASHBOARDS = TESTS / "server.py", TESTS / "dashboards.py"
+LOOKED = {"horizon": 1_000, "open": 10, "entries": 1_120}  # a replication has about so many entries
 NUMBERS = count(1)
 
 
@@ -655,6 +657,83 @@ def join_once(address, name):
     return end - begin, *longest
 
 
+# Growth of looks
+
+
+def growth(places, size, goals):
+    """Measure looks at growing ledgers, and operators' switches while twenty dashboards are open."""
+    print("\nLooks at a growing ledger: processor time of this process in seconds")
+    figures = {}
+    for name in ("SQLite", "PostgreSQL") if places.server else ("SQLite",):
+        for entries in size["growth"]:
+            with contextlib.ExitStack() as stack:
+                where = address = f"sqlite:///{new_file(places.folder)}"
+                if name == "PostgreSQL":
+                    where = address = stack.enter_context(new_database(places.server))
+                count = fill_growing(name, where, entries)
+                row = figures[f"{name}, {count:,} entries"] = looks_at(address)
+                shown = ", ".join(f"{title} {seconds:.2f}" for title, seconds in row.items())
+                print(f"  {name}, {count:,} entries: {shown}")
+                if entries == max(size["growth"]):
+                    figures[f"{name}, switches"] = switches(name, address, goals)
+        for look, limit in (("first look", 10), ("later look", 1)):
+            goals.check(f"{name}: {look}", row[look], f"< {limit}", row[look] < limit, "s")
+    return figures
+
+
+def fill_growing(name, address, entries):
+    """Write a ledger with open replications, and return its number of settled entries."""
+    complete = max(2, entries // LOOKED["entries"] - LOOKED["open"] // 2)
+    experiment = experiment_of(LOOKED["horizon"], 2 * complete + LOOKED["open"])
+    reaches = [LOOKED["horizon"]] * complete + [LOOKED["horizon"] // 2] * LOOKED["open"]
+    with sl.open(address) as store:
+        store.start("bench", experiment, options=options_of(LOOKED["open"]))
+    fill = ledgers.fill_postgres if name == "PostgreSQL" else ledgers.fill_sqlite
+    where = address.removeprefix("sqlite:///")
+    return fill(where, len(POLICIES), ledgers.make(experiment, reaches, MEANS))
+
+
+def looks_at(address):
+    """Return the processor time to load an experiment, of the first look, and of a look after one more user."""
+    with sl.open(address) as store:
+        moments = [time.process_time()]
+        live = store.load("bench")
+        moments.append(time.process_time())
+        look(live)
+        moments.append(time.process_time())
+        Users(live, "first").serve()
+        begin = time.process_time()
+        look(live)
+        later = time.process_time() - begin
+        begin = time.process_time()
+        with tempfile.TemporaryDirectory() as folder:
+            live.export(Path(folder) / "ledger.csv")
+        export = time.process_time() - begin
+    load, first = (after - before for before, after in itertools.pairwise(moments))
+    return {"load": load, "first look": first, "later look": later, "export": export}
+
+
+def look(live):
+    horizon = live.experiment.horizon
+    sl.compare(live.runs(range(horizon // 40, horizon + 1, horizon // 40)))
+    live.diagnostics()
+
+
+def switches(name, address, goals):
+    """Return the milliseconds of operators' calls while twenty dashboards, checks and exports are open."""
+    specification = importlib.util.spec_from_file_location("dashboards", DASHBOARDS)
+    dashboards = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(dashboards)
+    watched = dashboards.watch(address, tabs=20, seconds=20)
+    calls = sorted(1000 * second for seconds in watched.switches.values() for second in seconds)
+    median, late = statistics.median(calls), calls[int(0.95 * len(calls))]
+    print(
+        f"    20 dashboards: {len(calls)} switches, median {median:.0f} ms, 95% within {late:.0f} ms"
+    )
+    goals.check(f"{name}: a switch under 20 dashboards", late, "< 100", late < 100, "ms")
+    return {"median_ms": median, "p95_ms": late, "pages": len(watched.pages)}
+
+
 def facts_of(server):
     facts = {name: fact for name, fact in machine().items() if name not in ("gcc", "river")}
     facts |= {"sqlite": sqlite3.sqlite_version, "postgresql": None}
@@ -681,6 +760,7 @@ FULL = {
     "replications": 85,
     "joined": 12,
     "reach": 10_000,
+    "growth": [10_000, 100_000, 1_000_000],
 }
 QUICK = {
     **FULL,
@@ -694,6 +774,7 @@ QUICK = {
     "served": 300,
     "completed": 500,
     "replications": 10,
+    "growth": [10_000, 100_000],
 }
 
 
@@ -705,6 +786,7 @@ PARTS = {
     "memory": memory,
     "opening": opening,
     "joining": joining,
+    "growth": growth,
 }
 
 

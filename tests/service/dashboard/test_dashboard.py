@@ -10,7 +10,7 @@ import pytest
 import sameluck as sl
 from sameluck.live.databases.rows import EntryRow
 from sameluck.live.experiment import LiveExperiment
-from sameluck.service.dashboard import overview
+from sameluck.service.dashboard import findings, overview
 from sameluck.service.dashboard.pages import experiment_list
 from sameluck.service.dashboard.visitors import COOKIE
 
@@ -358,3 +358,9 @@ def test_the_list_looks_again_only_at_experiments_that_changed(served, log_in, m
     served.http.post("/v1/experiments/socks%202/stop", json={"drain": False})
     assert "ended" in browser.get("/").text
     assert sorted(looks) == ["socks 1", "socks 2"]
+
+
+@pytest.mark.parametrize(("cells", "count"), [(20, 40), (4_000, 25), (20_000, 10)])
+def test_experiments_with_many_arms_and_policies_have_fewer_checkpoints(cells, count):
+    checkpoints = findings.checkpoints_of(1_000, cells)
+    assert (len(checkpoints), checkpoints[-1]) == (count, 1_000)

@@ -22,7 +22,8 @@ from sameluck.live.experiment import LiveExperiment
 from sameluck.runs import Runs
 
 LEVEL = 0.95
-CHECKPOINTS = 40  # of the curve over the horizon
+CHECKPOINTS, MIN_CHECKPOINTS = 40, 10  # of the curve over the horizon
+MAX_COUNTS = 100_000  # of pulls in a replication
 
 
 class Finding(NamedTuple):
@@ -79,20 +80,28 @@ class Finding(NamedTuple):
         return first if self.is_decided and first <= self.replications else None
 
 
-def checkpoints_of(horizon: int) -> list[int]:
-    """Return the periods at which curves are drawn, the horizon last."""
-    grid = np.unique(np.linspace(1, horizon, min(horizon, CHECKPOINTS)).round().astype(int))
+def checkpoints_of(horizon: int, cells: int = 1) -> list[int]:
+    """Return the periods at which curves are drawn, the horizon last.
+
+    With many `cells`, arms times policies, there are fewer: every replication has their pulls at each checkpoint.
+    """
+    count = max(MIN_CHECKPOINTS, min(CHECKPOINTS, MAX_COUNTS // cells))
+    grid = np.unique(np.linspace(1, horizon, min(horizon, count)).round().astype(int))
     return [int(period) for period in grid]
+
+
+def _checkpoints(experiment: Experiment) -> list[int]:
+    return checkpoints_of(experiment.horizon, experiment.n_arms * len(experiment.policies))
 
 
 def current_experiment(live: LiveExperiment) -> Experiment:
     """Return the experiment with its current policies, also those added by another process."""
-    return live.runs(checkpoints_of(live.experiment.horizon)).experiment
+    return live.runs(_checkpoints(live.experiment)).experiment
 
 
 def findings_of(live: LiveExperiment, experiment: Experiment) -> list[Finding]:
     """Return the finding of every challenger, in the experiment's order."""
-    checkpoints = checkpoints_of(experiment.horizon)
+    checkpoints = _checkpoints(experiment)
     joint = live.runs(checkpoints, policies=list(experiment.policies))
     challengers = [name for name in experiment.policies if name != experiment.control]
     # Bonferroni: the error probability is divided among the challengers.
@@ -135,4 +144,4 @@ def widest_runs(live: LiveExperiment, experiment: Experiment, findings: Sequence
     names = [finding.policy for finding in findings if finding.replications == largest]
     policies = [experiment.control, *names]
     ordered = [name for name in experiment.policies if name in policies]
-    return live.runs(checkpoints_of(experiment.horizon), policies=ordered)
+    return live.runs(_checkpoints(experiment), policies=ordered)

@@ -1,6 +1,6 @@
 """Rates at which `compare` warns rightly and for nothing, on cases where few replications mislead.
 
-    python benchmarks/seed_checks.py [--experiments 300] [--only NAME ...]
+    python benchmarks/seed_checks.py [--experiments 300] [--seed 1000] [--only NAME ...]
 
 A verdict is wrong if the 95% t interval misses the true difference, which 40,000 other replications give. Each
 experiment has its own seed, and so its own check on other seeds. The table has the share of wrong verdicts, the share
@@ -86,7 +86,7 @@ class Row(NamedTuple):
         ]
 
 
-def rows(case: str, experiments: int) -> Iterator[Row]:
+def rows(case: str, experiments: int, first_seed: int) -> Iterator[Row]:
     settings = CASES[case]
     experiment = sl.Experiment(
         policies={"control": settings.control, "policy": settings.policy},
@@ -101,7 +101,7 @@ def rows(case: str, experiments: int) -> Iterator[Row]:
         found = [0] * 6
         for seed in range(experiments):
             runs = sl.simulate(
-                experiment.replace(replications=count, seed=1_000 + seed), settings.environment
+                experiment.replace(replications=count, seed=first_seed + seed), settings.environment
             )
             result = sl.compare(runs)
             (effect,) = result.effects
@@ -120,22 +120,13 @@ def rows(case: str, experiments: int) -> Iterator[Row]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--experiments", type=int, default=300)
+    parser.add_argument("--seed", type=int, default=1_000, help="of the first experiment")
     parser.add_argument("--only", nargs="*", default=list(CASES))
     arguments = parser.parse_args()
-    header = [
-        "case",
-        "M",
-        "wrong",
-        "of these cautioned",
-        "right ones cautioned",
-        "wrong sign",
-        "without caution",
-        "rate stated",
-    ]
-    print(f"| {' | '.join(header)} |\n|{'---|' * len(header)}")
+    print(f"| {' | '.join(HEADER)} |\n|{'---|' * len(HEADER)}")
     total = [0] * 6
     for case in arguments.only:
-        for row in rows(case, arguments.experiments):
+        for row in rows(case, arguments.experiments, arguments.seed):
             print(f"| {' | '.join(row.cells())} |", flush=True)
             total = [a + b for a, b in zip(total, row[2:8], strict=True)]
     experiments, wrong, warned_wrong, warned_right, wrong_sign, silent = total

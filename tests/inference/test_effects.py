@@ -366,13 +366,19 @@ def test_the_p_value_and_the_interval_are_of_one_family(interval, design, family
         rewards = rng.normal(size=(25, 3, 2)) + 0.5 * np.arange(3)[:, None]
         runs = made_up_runs(rewards, design=design)
         result = sl.compare(runs, pairs="all", interval=interval, simultaneous=family)
+        answer, _, others = result.verdict.partition(", at 95%")
+        leader, differ = answer.split()[0], 0
         for effect in result.effects:
             out = not effect.low <= 0 <= effect.high
             assert (effect.p_adjusted <= 1 - effect.level) == out
             assert effect.p_value <= effect.p_adjusted
             if effect.checkpoint == 40:
                 decided.append(out)
-                assert (f"{effect.policy} earned" in result.verdict) >= out
+                differ += out
+                if leader in effect[:2]:
+                    (other,) = {*effect[:2]} - {leader}
+                    assert (f" {other} by " in answer) == out
+        assert f" {differ} of 3 pairs differ (see the table)." in others
     assert 0 < sum(decided) < len(decided)
 
 

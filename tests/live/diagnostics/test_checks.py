@@ -17,7 +17,7 @@ from sameluck.live.databases.rows import ArrivalRow
 from sameluck.live.diagnostics.audit import replay_audit
 from sameluck.live.diagnostics.delay import TAIL_ALARM, TAIL_WATCH, delay
 from sameluck.live.diagnostics.drift import _largest_of_three, drift
-from sameluck.live.diagnostics.loss import loss, stratified_p_value, user_blocks
+from sameluck.live.diagnostics.loss import loss, loss_bursts, stratified_p_value, user_blocks
 from sameluck.live.diagnostics.same_policy import same_policy
 from sameluck.live.diagnostics.snapshot import End
 from sameluck.live.diagnostics.traffic import enrolment, sample_ratio, visits
@@ -332,6 +332,34 @@ class TestLoss:
         assert_at_least(sum(p_value < 0.01 for p_value in unstratified), 100, 0.8)
         assert_at_most(sum(row.p_value < 0.05 for row in check), 100, 0.05)
 
+    @pytest.mark.parametrize(("length", "share"), [(60, 1.0), (200, 0.6)])
+    def test_an_outage_is_no_alarm(self, length, share):
+        """A policy repeats arms, and reports of all arms are lost for a time: at most 5% of p-values below 5%.
+
+        By time blocks alone 26 to 70% of the p-values are. `benchmarks/losses.py` has policies that react.
+        """
+        chosen, _, missing = experiments(100, (0.9, 0.3), replications=10, horizon=200, lost=0.02)
+        rng, index = generator(), np.arange(len(chosen))[:, None]
+        start = rng.integers(0, len(chosen) - length, 100)
+        missing |= (index >= start) & (index < start + length) & (rng.random(chosen.shape) < share)
+
+        in_blocks = [row.p_value < 0.05 for row in losses(chosen, missing)]
+        in_order = [row.p_value < 0.05 for row in losses(chosen, missing, in_order=True)]
+
+        assert_at_least(sum(in_blocks), 100, 0.15)
+        assert_at_most(sum(in_order), 100, 0.05)
+
+    def test_bursts_are_found_from_losses_alone(self):
+        lost = generator().random(5_000) < 0.03
+        assert not loss_bursts(lost).any()
+        lost[1_000:1_060] = lost[3_000:3_010] = True
+        bursts = loss_bursts(lost)
+        assert set(np.unique(bursts)) == {0, 1, 2}
+        assert (bursts[1_000:1_060] == 1).all()
+        assert (bursts[3_000:3_010] == 2).all()
+        assert np.count_nonzero(bursts) < 80
+        assert not loss_bursts(np.ones(50, bool)).any()
+
     @pytest.mark.slow
     def test_power(self):
         """3,000 users on two arms, 10% lost on one and 15% on the other."""
@@ -339,9 +367,9 @@ class TestLoss:
             200, (0.7, 0.7), replications=30, horizon=100, lost=(0.1, 0.15)
         )
 
-        outcomes = verdicts(losses(chosen, missing))
-
-        assert_at_least(len(outcomes) - outcomes.count("fine"), len(outcomes), 0.85)
+        for in_order in (False, True):
+            outcomes = verdicts(losses(chosen, missing, in_order=in_order))
+            assert_at_least(len(outcomes) - outcomes.count("fine"), len(outcomes), 0.85)
 
     def outcomes(self, *rows):
         """Rows of (observed, defaulted, voided) by arm, in one block."""

@@ -18,6 +18,9 @@ from sameluck.wording import arm_in, counted, listed
 MIN_LOSSES = 20  # voided, or defaulted, over all arms
 MAX_LATE = 0.05  # share of rewards after the window, of all reported rewards
 MIN_BLOCK_USERS, MAX_BLOCKS = 100, 20
+BURST_RATES = np.array([0.25, 0.5, 0.75, 0.95, 0.999])  # of losses in an outage
+MAX_BURSTS = 50
+EXCLUDED = -1e9  # log-likelihood that keeps a user out of every further burst
 
 
 class ArmLosses(NamedTuple):
@@ -44,12 +47,15 @@ def loss(
     *,
     late: Sequence[int] | None = None,
     silence_is_zero: bool = False,
+    in_order: bool = False,
 ) -> Check:
     """Check that no arm loses more users or rewards than another.
 
     Two shares are compared between arms: voided of assigned, and defaulted of shown. Arm shares change over time by
-    design, and losses may too, so each comparison is made within time blocks (`user_blocks`): the generalised
-    Cochran-Mantel-Haenszel test of arm by lost or not, chi-square with arms - 1 degrees of freedom; Holm over both.
+    design, and losses may too, so each comparison is made within time blocks (`user_blocks`) and outages
+    (`loss_bursts`): the generalised Cochran-Mantel-Haenszel test of arm by lost or not, chi-square with arms - 1
+    degrees of freedom; Holm over both. With an outage, 4 to 9% of p-values are below 5% and at most 2.5% below 1%
+    under Thompson sampling and UCB1 (`benchmarks/losses.py`); without `in_order`, up to 73% and 63%.
 
     Args:
         arm: The arm of each ended assignment, from 0.
@@ -59,6 +65,7 @@ def loss(
         late: Per arm, the number of rewards that came after the window and did not count.
         silence_is_zero: Not reporting a reward means the default reward (for example if only purchases are sent).
             Then default shares differ as the arms' rewards do: they are listed, not tested.
+        in_order: Assignments are in the order they were made, so that outages are found (`loss_bursts`).
     """
     if not (arm.shape == block.shape == end.shape):
         raise Invalid("loss needs arrays of equal length")
@@ -69,9 +76,11 @@ def loss(
     if not silence_is_zero:
         losses = {"defaulted": (arm[shown], block[shown], defaulted[shown])} | losses
     p_values = {
-        name: stratified_p_value(*columns)
-        for name, columns in losses.items()
-        if columns[-1].sum() >= MIN_LOSSES
+        name: stratified_p_value(
+            arms, blocks * (MAX_BURSTS + 1) + in_order * loss_bursts(lost), lost
+        )
+        for name, (arms, blocks, lost) in losses.items()
+        if lost.sum() >= MIN_LOSSES
     }
     details = {
         "arms": [row._asdict() for row in table],
@@ -89,6 +98,36 @@ def user_blocks(users: int) -> Ints:
     """
     blocks = min(MAX_BLOCKS, max(1, users // MIN_BLOCK_USERS))
     return np.arange(users, dtype=np.int64) * blocks // max(users, 1)
+
+
+def loss_bursts(lost: Bools) -> Ints:
+    """Return the burst of losses that each user belongs to, from 1; 0 outside bursts.
+
+    During an outage nearly all reports are lost, and the arms of those users are not a fair sample: a policy repeats
+    arms. So users of an outage are compared with each other only. Bursts are found from the losses alone, whatever
+    the arms: intervals whose likelihood with a higher rate of losses exceeds its likelihood with the rate outside by
+    a factor of 100 per user. Of losses at a constant rate, one sequence in 100 has such an interval (the inequality
+    of Ville, for each first user of an interval and each of the rates).
+    """
+    bursts = np.zeros(lost.size, np.int64)
+    for number in range(1, MAX_BURSTS + 1):
+        outside = bursts == 0
+        # Rates of 0 and 1 have no finite likelihood.
+        rate = (lost[outside].sum() + 0.5) / (outside.sum() + 1.0)
+        best, span = np.log(100 * BURST_RATES.size * lost.size), None
+        for burst_rate in BURST_RATES[rate < BURST_RATES]:
+            gains = np.log(burst_rate / rate), np.log((1 - burst_rate) / (1 - rate))
+            sums = np.cumsum(np.where(outside, np.where(lost, *gains), EXCLUDED))
+            before = np.minimum.accumulate(np.append(0.0, sums[:-1]))
+            stop = int(np.argmax(sums - before))
+            if sums[stop] - before[stop] > best:
+                best = sums[stop] - before[stop]
+                start = int(np.argmin(np.append(0.0, sums[:stop])))
+                span = slice(start, stop + 1)
+        if span is None:
+            break
+        bursts[span] = number
+    return bursts
 
 
 def _loss_table(arm: Ints, end: Ints, names: Sequence[str], late: list[int]) -> list[ArmLosses]:
@@ -194,5 +233,7 @@ def _loss(snapshot: Snapshot) -> Iterator[Check]:
     names, ended = snapshot.experiment.arm_names, snapshot.ended
     late = [round(count / ended.step) for count in snapshot.late]
     blocks, silence = user_blocks(ended.arm.size), snapshot.silence_is_zero
-    check = loss(ended.arm, blocks, ended.end, names, late=late, silence_is_zero=silence)
+    check = loss(
+        ended.arm, blocks, ended.end, names, late=late, silence_is_zero=silence, in_order=True
+    )
     yield ended.describe(check)

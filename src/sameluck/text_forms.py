@@ -73,7 +73,7 @@ def write(value: object, *, brief: bool = False) -> str:
     """
     parameters: Any = value  # a NamedTuple
     parameters_class, fields = type(value), parameters._asdict()
-    if brief:
+    if brief or getattr(parameters_class, "omits_defaults", False):
         usual = _defaults(parameters_class)
         fields = {n: f for n, f in fields.items() if n not in usual or f != usual[n]}
     items = [

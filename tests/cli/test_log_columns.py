@@ -3,6 +3,7 @@
 import pytest
 
 import sameluck as sl
+from sameluck import cli
 from sameluck.cli.experiment_options import is_log, log_columns
 
 
@@ -37,3 +38,18 @@ def test_a_log_without_two_columns_is_refused(text):
 )
 def test_text_forms_are_no_logs(text):
     assert not is_log(text)
+
+
+def test_bad_rows_are_skipped_where_that_is_recommended(tmp_path, capsys):
+    path = tmp_path / "log.csv"
+    path.write_text("arm;paid\n" + "a;1\nb;0\na;1\nb;1\n" * 5 + "a;\n")
+    words = ["ucb1", "epsilon_greedy", "--env", f"{path}:arm,paid", "--horizon", "20"]
+    for command in (
+        ["compare", "--replications", "5"],
+        ["designs", "--replications", "5"],
+        ["plan", "--effect", "1"],
+    ):
+        assert cli.run([command[0], *words, *command[1:]]) == 2
+        assert "--skip-bad" in capsys.readouterr().err
+        assert cli.run([command[0], *words, *command[1:], "--skip-bad"]) == 0
+        capsys.readouterr()

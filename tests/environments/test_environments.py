@@ -1,5 +1,7 @@
 """Every environment keeps the contract, found by discovery, and pays what it says."""
 
+import hashlib
+import html
 import pickle
 
 import numpy as np
@@ -377,9 +379,10 @@ def test_rewards_of_a_log(tmp_path):
     frame.to_csv(tmp_path / "log.csv")
     frame.to_parquet(tmp_path / "log.parquet")
     sources = [LOG, frame, pl.DataFrame(frame), tmp_path / "log.csv", str(tmp_path / "log.parquet")]
-    found = {sl.Empirical.from_log(one, arm="arm", reward="paid") for one in sources}
+    found = [sl.Empirical.from_log(one, arm="arm", reward="paid") for one in sources]
 
-    assert found == {sl.Empirical(((0.0, 1.0), (2.5, -1.0)))}
+    assert {log.samples for log in found} == {((0.0, 1.0), (2.5, -1.0))}
+    assert {log.arm_names for log in found} == {("a2", "a10")}
     other = sl.Empirical.from_log(frame, arm="arm", reward="paid", arm_names=["a10", "a2"])
     assert other.means == (0.75, 0.5)
 
@@ -391,7 +394,8 @@ def test_a_bad_log_is_refused_without_its_data():
 
     with pytest.raises(sl.Invalid, match="1 row cannot be used: record 5: reward is not a number"):
         sl.Empirical.from_log(bad, **names)
-    assert sl.Empirical.from_log(bad, skip_bad=True, **names) == sl.Empirical.from_log(LOG, **names)
+    skipping = sl.Empirical.from_log(bad, skip_bad=True, **names)
+    assert skipping == sl.Empirical.from_log(LOG, **names)._replace(skipped=1)
     with pytest.raises(sl.Invalid, match=r"Empirical\.samples\[0\] must be a list of rewards"):
         sl.Empirical.from_log(LOG, arm_names=["a1", "a2", "a10"], **names)
     with pytest.raises(sl.Invalid, match="has no column 'revenue' for reward; known: arm, paid"):
@@ -410,3 +414,44 @@ def test_wrong_numbers_of_parameters_have_a_remedy():
         sl.Invalid, match=r"^Gaussian got an unexpected keyword argument 'variance'; for example"
     ):
         sl.Gaussian([1, 2], variance=3)
+
+
+SHOP = "user;variant;paid, net\n1;blue;0\n2;red;2.5\n3;blue;1\n4;red;\n5;green;1\n"
+
+
+@pytest.mark.parametrize(("suffix", "delimiter"), [("csv", ";"), ("tsv", "\t"), ("csv", "|")])
+def test_the_delimiter_of_a_log_is_recognised(tmp_path, suffix, delimiter):
+    path = tmp_path / f"shop.{suffix}"
+    path.write_text(SHOP.replace(";", delimiter))
+    with pytest.raises(sl.Invalid, match=r"1 row cannot be used: line 5: .*--skip-bad"):
+        sl.Empirical.from_log(path, arm="variant", reward="paid, net")
+    log = sl.Empirical.from_log(path, arm="variant", reward="paid, net", skip_bad=True)
+    assert log.samples == ((0.0, 1.0), (1.0,), (2.5,))
+
+
+def test_a_log_names_the_arms_and_itself_in_reports(tmp_path):
+    path = tmp_path / "shop.csv"
+    path.write_text(SHOP)
+    log = sl.Empirical.from_log(path, arm="variant", reward="paid, net", skip_bad=True)
+    assert log.arm_names == ("blue", "green", "red")
+    assert log.source == 'shop.csv:variant,"paid, net"'
+    assert log.digest == hashlib.sha256(SHOP.encode()).hexdigest()[:16]
+    assert as_environment(text_forms.write(log)) == log
+    assert text_forms.write(sl.Empirical([[0, 1], [2]])) == "empirical([0, 1], [2])"
+
+    policies = {"ucb": sl.UCB1(), "greedy": sl.EpsilonGreedy()}
+    runs = sl.simulate(sl.Experiment(policies=policies, horizon=20, replications=5), log)
+    assert runs.experiment.arms == ("blue", "green", "red")
+    page = html.unescape(sl.compare(runs).to_html())
+    assert f'shop.csv:variant,"paid, net", SHA-256 {log.digest}..., 1 row left out' in page
+    assert """--env 'shop.csv:variant,"paid, net"' --horizon 20""" in page
+    assert "--skip-bad" in page
+    assert "pulls of blue" in page
+
+    chosen = ["red", "blue", "green"]
+    ordered = sl.Empirical.from_log(
+        path, arm="variant", reward="paid, net", arm_names=chosen, skip_bad=True
+    )
+    assert ordered.source == "shop.csv"
+    records = [{"a": "x", "r": 1}, {"a": "y", "r": 0}]
+    assert sl.Empirical.from_log(records, arm="a", reward="r")[1:] == (("x", "y"), "", "", 0)

@@ -345,7 +345,7 @@ class TestCsv:
             ("", "has no rows"),
             ("shown,paid\n", "has no rows"),
             ("shown,pais\na,1\n", "no column 'paid' for reward; did you mean 'pais'"),
-            ("shown;paid\na;1\n", "no column 'shown' for arm.*known: shown;paid"),
+            ("shown:paid\na:1\n", "no column 'shown' for arm.*known: shown:paid"),
             ("shown,paid,paid\na,1,1\n", "several columns 'paid'; rename"),
             ('"shown"x,paid\n', "first line is not CSV"),
             ("ä,paid\n".encode("latin-1"), "first line is not UTF-8"),
@@ -479,7 +479,7 @@ class TestParquet:
 class TestRefused:
     @pytest.mark.parametrize("source", [5, None, {"shown": ["a"], "paid": [1]}, b"log.csv"])
     def test_sources(self, source):
-        with pytest.raises(Invalid, match=r"a log is a path ending in \.csv, \.jsonl"):
+        with pytest.raises(Invalid, match=r"a log is a path ending in \.csv, \.tsv, \.jsonl"):
             read_log(source, **NAMES)
 
     def test_files(self, tmp_path):

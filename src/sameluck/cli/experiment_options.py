@@ -19,7 +19,6 @@ from sameluck.environments.empirical import Empirical
 from sameluck.environments.registry import as_environment
 from sameluck.errors import Invalid, did_you_mean, shown
 from sameluck.experiment import Experiment, checked_checkpoints, read_toml
-from sameluck.logs.rows import read_log, refuse_problems, rewards_by_arm
 from sameluck.policies.base import POLICIES, Policy
 
 OptionValues: TypeAlias = dict[str, Any]  # options or the values of a TOML file, by name
@@ -36,7 +35,7 @@ FOR_RESULTS = (
     "best",
     "metric",
 )
-SETTINGS = ("name", "environment", *FOR_RESULTS, "live", "traffic")
+SETTINGS = ("name", "environment", "skip_bad", *FOR_RESULTS, "live", "traffic")
 
 
 def experiment_options(
@@ -53,6 +52,12 @@ def experiment_options(
             "environment",
             help='Environment that draws the rewards, e.g. "bernoulli(0.7, 0.3)", or a log and its columns of arms '
             'and rewards: "log.csv:arm,reward".',
+        ),
+        click.option(
+            "--skip-bad",
+            is_flag=True,
+            default=None,
+            help="Leave out rows of the log that cannot be used.",
         ),
         click.option(
             "--arms", type=int, help="Number of arms, if the environment does not determine it."
@@ -149,22 +154,25 @@ def _values_and_settings(
     if not isinstance(settings.get("best", False), bool):
         raise Invalid("best must be true or false")
     if "environment" in settings:
-        environment, arms = _environment_and_arms(settings["environment"])
+        environment, arms = _environment_and_arms(
+            settings["environment"], skip_bad=bool(settings.get("skip_bad"))
+        )
         settings["environment"] = environment
         if arms is not None:
             values.setdefault("arms", arms)
     return values, settings
 
 
-def _environment_and_arms(text: object) -> tuple[Environment, int | tuple[str, ...] | None]:
+def _environment_and_arms(
+    text: object, *, skip_bad: bool
+) -> tuple[Environment, int | tuple[str, ...] | None]:
     """Return an environment from its text form or a log (`log.csv:arm,reward`), and its number of arms or names."""
     if not isinstance(text, str) or not is_log(text):
         environment = as_environment(text)
         return environment, environment.arms
     path, arm, reward = log_columns(text)
-    log = read_log(path, arm=arm, reward=reward)
-    refuse_problems(log, "Correct the log, or use Empirical.from_log(..., skip_bad=True)")
-    return Empirical(rewards_by_arm(log)), log.arms
+    log = Empirical.from_log(path, arm=arm, reward=reward, skip_bad=skip_bad)
+    return log, tuple(log.arm_names)
 
 
 def decoded(word: str) -> str:
@@ -223,7 +231,7 @@ def parse_checkpoints(checkpoints: object, experiment: Experiment) -> list[int]:
 
 
 _TEXT_FORM = re.compile(r"\s*\w*\s*(\(.*)?", re.DOTALL)  # a name, with or without parameters
-_LOG = re.compile(r"(?P<path>.+?\.(?:csv|jsonl|ndjson|parquet))(?::(?P<columns>.*))?", re.I)
+_LOG = re.compile(r"(?P<path>.+?\.(?:csv|tsv|jsonl|ndjson|parquet))(?::(?P<columns>.*))?", re.I)
 
 
 def is_log(text: str) -> bool:

@@ -14,7 +14,7 @@ from sameluck.cli.experiment_options import experiment_options, read_experiment
 from sameluck.cli.output import Output, check_outputs, json_option, written
 from sameluck.files import made_with
 
-EXPERIMENT_OPTIONS = ("environment", "arms", "horizon", "seed", "level", "design")
+EXPERIMENT_OPTIONS = ("environment", "skip_bad", "arms", "horizon", "seed", "level", "design")
 
 
 class Effect(click.ParamType):  # type: ignore[type-arg]  # not generic in older versions

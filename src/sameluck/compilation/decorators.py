@@ -59,7 +59,7 @@ class Loop:
 
     def __init__(self, function: Function) -> None:
         self.function = function
-        self._machine_code: Any = None  # Numba's dispatcher
+        self._machine_code: Function | None = None  # Numba's dispatcher
         self._compiled: set[object] = set()  # types of arguments with users' functions
 
     def __call__(self, *arguments: object) -> Any:
@@ -70,7 +70,8 @@ class Loop:
             return self._machine_code(*arguments)
         types = _types(arguments)
         if types not in self._compiled:
-            self._machine_code._compile_for_args(*arguments)  # in this thread, where Ctrl-C ends it
+            # In this thread, where Ctrl-C ends it.
+            self._machine_code._compile_for_args(*arguments)  # type: ignore[attr-defined]
             self._compiled.add(types)
         return interruptible(self._machine_code, *arguments)
 
@@ -235,7 +236,7 @@ def announcing(announce: Callable[[], object]) -> Iterator[None]:
         yield
 
 
-def _dispatcher(function: Function) -> Any:
+def _dispatcher(function: Function) -> Function:
     import numba
 
     load_compiler()

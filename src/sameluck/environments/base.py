@@ -56,6 +56,7 @@ class Environment:
     binary = False  # whether rewards are 0 and 1 only
     is_prior = False  # whether each replication draws its own parameters
     is_moving = False  # whether an arm's rewards change with the period
+    arm_names: Sequence[str] = ()  # if the environment names its arms
 
     def __init_subclass__(cls) -> None:
         cls.__new__ = _with_remedy(cls, cls.__new__)  # type: ignore[assignment, method-assign]

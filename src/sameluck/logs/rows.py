@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from sameluck.arrays import Floats, Ints
 from sameluck.errors import Invalid, shown
-from sameluck.logs.sources import LogColumns, open_log
+from sameluck.logs.sources import LogColumns, file_digest, open_log
 from sameluck.logs.values import BadRow, excerpt, parse_name, parse_number, parse_time
 
 MAX_LISTED = 10  # problems in a message
@@ -38,6 +38,7 @@ class Log(NamedTuple):
     row: Ints  # line of the file, where a CSV's header is 1; for other sources the record, from 1
     problems: tuple[Problem, ...]  # in the order of rows
     unit: str = "record"  # what `row` counts: "line" or "record"
+    digest: str = ""  # first 16 characters of a file's SHA-256 hash
 
 
 def read_log(
@@ -67,7 +68,7 @@ def read_log(
     Times are numbers, or dates of ISO 8601 with or without a zone, all of one kind. Blank lines are skipped.
 
     Args:
-        source: A path ending in .csv, .jsonl, .ndjson or .parquet, a DataFrame, or records.
+        source: A path ending in .csv, .tsv, .jsonl, .ndjson or .parquet, a DataFrame, or records.
         arm: The column of arms.
         reward: The column of rewards.
         replication: The column of replications; by default all rows belong to a single replication.
@@ -82,7 +83,7 @@ def read_log(
     reader = _Reader(columns, names, low, high, open_source.unit)
     for row, values in open_source.rows:
         reader.add(row, values)
-    log = reader.log(open_source.name)
+    log = reader.log(open_source.name)._replace(digest=file_digest(source))
     if log.row.size == 0:
         reason = f": no row can be used: {_listed(log)}" if log.problems else " has no rows"
         raise Invalid(f"{log.name}{reason}; give a log with at least one user")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import hashlib
+import io
 import json
 import os
 import re
@@ -57,6 +59,21 @@ def open_log(source: object, columns: LogColumns) -> OpenLog:
     )
 
 
+def file_digest(source: object) -> str:
+    """Return the first 16 characters of a file's SHA-256 hash; empty for other sources."""
+    if not isinstance(source, str | os.PathLike):
+        return ""
+    with open(source, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()[:16]
+
+
+def csv_line(fields: Sequence[str]) -> str:
+    """Return fields separated by commas, quoted where necessary."""
+    line = io.StringIO()
+    csv.writer(line, lineterminator="").writerow(fields)
+    return line.getvalue()
+
+
 def _short(path: Path) -> str:
     return str(path)[:200]
 
@@ -88,7 +105,9 @@ def _csv_rows(path: Path, columns: LogColumns) -> Iterator[LogRow]:
     name = str(path)
     not_utf8: list[str] = []  # lines since the last record
     with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
-        reader = csv.reader(_checked_lines(file, not_utf8), strict=True)
+        delimiter = _delimiter(file.readline(), columns)
+        file.seek(0)
+        reader = csv.reader(_checked_lines(file, not_utf8), strict=True, delimiter=delimiter)
         header = _header(name, reader)
         if not header:
             return
@@ -108,6 +127,15 @@ def _csv_rows(path: Path, columns: LogColumns) -> Iterator[LogRow]:
                 yield row, BadRow(f"{len(fields)} fields instead of {len(header)}")
 
 
+def _delimiter(line: str, columns: LogColumns) -> str:
+    """Return the delimiter that splits the first line into all columns to read; the comma if none does."""
+    for delimiter in _DELIMITERS:
+        header = next(csv.reader([line], delimiter=delimiter), [])
+        if {*columns.names} <= {field.strip() for field in header}:
+            return delimiter
+    return ","
+
+
 def _checked_lines(lines: Iterable[str], not_utf8: list[str]) -> Iterator[str]:
     """Yield the lines; lines with bytes that are not UTF-8 are also appended to `not_utf8`."""
     for line in lines:
@@ -116,6 +144,7 @@ def _checked_lines(lines: Iterable[str], not_utf8: list[str]) -> Iterator[str]:
         yield line
 
 
+_DELIMITERS = ",;\t|"
 _SURROGATE = re.compile("[\udc80-\udcff]")
 
 
@@ -215,6 +244,7 @@ def _arrow_values(arrow: ModuleType, column: Any) -> list[object]:
 
 _FORMATS: dict[str, tuple[str, Callable[[Path, LogColumns], Iterator[LogRow]]]] = {
     ".csv": ("line", _csv_rows),
+    ".tsv": ("line", _csv_rows),
     ".jsonl": ("line", _json_rows),
     ".ndjson": ("line", _json_rows),
     ".parquet": ("record", _parquet_rows),

@@ -7,6 +7,7 @@ import shlex
 from typing import TYPE_CHECKING
 
 from sameluck import text_forms
+from sameluck.environments.base import Environment
 from sameluck.inference.requests import Request
 from sameluck.policies.external import External
 
@@ -44,7 +45,7 @@ def _command(name: str, result: Comparison, more: dict[str, str]) -> str:
     if runs.environment is None or not all(policies) or runs.first or request.adjust:
         return ""
     options = {
-        "env": text_forms.write(runs.environment),
+        "env": _environment(runs.environment),
         "horizon": str(experiment.horizon),
         "replications": str(runs.replications),
         "seed": str(experiment.seed),
@@ -55,8 +56,16 @@ def _command(name: str, result: Comparison, more: dict[str, str]) -> str:
         options["level"] = str(request.level)
     pairs = [(f"--{option}", value) for option, value in (options | more).items()]
     words = [word for pair in pairs for word in pair]
+    if getattr(runs.environment, "skipped", 0):
+        words.append("--skip-bad")
     command = shlex.join(["sameluck", name, *policies, *words])
     return command if len(command) <= MAX_COMMAND_LENGTH else ""
+
+
+def _environment(environment: Environment) -> str:
+    """Return the log that an environment was read from, or its text form."""
+    source: str = getattr(environment, "source", "")
+    return source if ":" in source else text_forms.write(environment)
 
 
 def _policy(name: str, policy: object) -> str:

@@ -20,7 +20,7 @@ def fitted(experiment: Experiment, environment: EnvironmentLike) -> tuple[Experi
             raise Invalid(
                 f"Experiment.arms is missing: {_short(environment)} takes any number; give arms=2, for example"
             )
-        experiment = experiment.replace(arms=environment.arms)
+        experiment = experiment.replace(arms=environment.arm_names or environment.arms)
     return experiment, checked_environment(experiment, environment)
 
 

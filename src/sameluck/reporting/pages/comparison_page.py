@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sameluck import text_forms
+from sameluck.environments.base import Environment
+from sameluck.environments.empirical import Empirical
 from sameluck.files import made_with
 from sameluck.inference.effects import Effect
 from sameluck.reporting.commands import compare_command, designs_command
@@ -18,7 +20,7 @@ from sameluck.reporting.pages.effect_charts import effect_chart, metric_chart
 from sameluck.reporting.pages.leader_board import comparison_board
 from sameluck.reporting.pages.page import Answer, Card, Code, EarnedMore, Folded, render
 from sameluck.reporting.sentences import answer_sentences, finding, remarks, scope
-from sameluck.wording import amount, digits_for, digits_of, listed, percent, signed, times
+from sameluck.wording import amount, counted, digits_for, digits_of, listed, percent, signed, times
 
 if TYPE_CHECKING:
     from sameluck.inference.comparison import Comparison
@@ -268,7 +270,7 @@ def _reproduction_card(result: Comparison, command: str) -> Card:
         *made_with().items(),
         ("experiment", experiment.digest),
         ("seed", str(experiment.seed)),
-        ("rewards", "live traffic" if environment is None else text_forms.write_short(environment)),
+        ("rewards", _rewards(environment)),
         ("design", experiment.design.label),
         ("horizon", f"{experiment.horizon:,}"),
         ("checkpoints", listed(f"{checkpoint:,}" for checkpoint in runs.checkpoints)),
@@ -279,3 +281,12 @@ def _reproduction_card(result: Comparison, command: str) -> Card:
     words = "The same seed gives the same bits, on any machine and with any number of workers."
     folded = Folded("Definition as JSON", Code(experiment.to_json(), "Definition as JSON"))
     return Card("Reproduce this", words, facts=facts, code=command, folded=folded)
+
+
+def _rewards(environment: Environment | None) -> str:
+    if environment is None:
+        return "live traffic"
+    if not isinstance(environment, Empirical) or not environment.source:
+        return text_forms.write_short(environment)
+    skipped = f", {counted(environment.skipped, 'row')} left out" if environment.skipped else ""
+    return f"{environment.source}, SHA-256 {environment.digest}...{skipped}"

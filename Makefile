@@ -43,13 +43,16 @@ format: .venv/.for-test
 bench: .venv/.for-test
 	$(BIN)/python benchmarks/core.py
 	$(BIN)/python benchmarks/live.py
+	$(BIN)/python benchmarks/losses.py
 	$(BIN)/python benchmarks/memory.py
 	$(BIN)/python benchmarks/peers.py
+	$(BIN)/python benchmarks/plans.py
 	$(BIN)/python benchmarks/promises.py
 	$(BIN)/python benchmarks/scaling.py
 	$(BIN)/python benchmarks/seed_checks.py
 	$(BIN)/python benchmarks/soak.py
 	$(BIN)/python benchmarks/service.py
+	$(BIN)/python benchmarks/stated_means.py
 	$(BIN)/python benchmarks/tails.py
 	$(BIN)/python benchmarks/twin.py --minutes 20
 	$(BIN)/python benchmarks/variance.py

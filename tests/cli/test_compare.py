@@ -5,6 +5,7 @@ import csv
 import json
 import os
 import pty
+import re
 import subprocess
 import sys
 from datetime import UTC, date, datetime
@@ -212,6 +213,11 @@ def test_the_demo_shows_both_designs_and_writes_figure_and_report(capsys, tmp_pa
     naive, replay = table.splitlines()[1:]
     assert (naive.split()[0], replay.split()[0]) == ("naive", "replay")
     assert naive.endswith("undecided")
+    # docs/paper.md measures the ratio of variances of this experiment: 1,092 naive replications for 10.
+    low, high = (
+        int(bound.replace(",", "")) for bound in re.search(r"\((\S+) to (\S+)\)", naive).groups()
+    )
+    assert low < 109.2 * 20 * 20_000 < high
     assert replay.endswith("ucb1(alpha=2.5) wins")
     assert {path.name for path in (tmp_path / "demo").iterdir()} == {"effect.svg", "report.html"}
     _, out, _ = run(capsys, "demo", "--out", str(tmp_path / "demo"), "--json")

@@ -566,3 +566,17 @@ def test_a_large_log_is_read_in_seconds(tmp_path):
 def test_importing_needs_no_frames():
     code = "import sys, sameluck.live.logs; sys.exit(bool({'pandas', 'polars', 'pyarrow'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_long_log_is_split_into_replications_of_so_many_rows():
+    """In the order of time; the last replication has the remaining rows too."""
+    rows = [{"a": "xy"[n % 2], "r": n, "t": -n} for n in range(11)]
+    log = read_log(rows, arm="a", reward="r", time="t", replication=3)
+    assert log.replications == ("1", "2", "3")
+    assert log.reward.tolist() == list(range(10, -1, -1))
+    assert log.replication.tolist() == [0, 0, 0, 1, 1, 1, 2, 2, 2, 2, 2]
+    with pytest.raises(Invalid, match="has 11 usable rows, fewer than the 12 of one replication"):
+        read_log(rows, arm="a", reward="r", replication=12)
+    for wrong in (0, -1, True, 2.5):
+        with pytest.raises(Invalid, match="replication must be the name of a column"):
+            read_log(rows, arm="a", reward="r", replication=wrong)

@@ -244,7 +244,7 @@ class Store:
         arm: str,
         reward: str,
         policies: Mapping[str, Any],
-        replication: str | None = None,
+        replication: str | int | None = None,
         time: str | None = None,
         arms: Sequence[str] | None = None,
         logged_by: str | None = None,
@@ -269,7 +269,8 @@ class Store:
             arm: The column of arms.
             reward: The column of rewards.
             policies: The policies to compare, by name; the log's policy may be among them.
-            replication: The column of replications; all rows belong to one if not given.
+            replication: The column of replications, or the number of rows of each, by which a long log is split; all
+                rows belong to one if not given.
             time: The column to order by; rows are in order if not given.
             arms: All arms, in their order; those in the log if not given.
             logged_by: Which of `policies` wrote the log: it becomes the control, and what it would have done is

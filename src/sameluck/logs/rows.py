@@ -46,7 +46,7 @@ def read_log(
     *,
     arm: str,
     reward: str,
-    replication: str | None = None,
+    replication: str | int | None = None,
     time: str | None = None,
     arm_names: Sequence[str] | None = None,
     low: float | None = None,
@@ -71,13 +71,17 @@ def read_log(
         source: A path ending in .csv, .tsv, .jsonl, .ndjson or .parquet, a DataFrame, or records.
         arm: The column of arms.
         reward: The column of rewards.
-        replication: The column of replications; by default all rows belong to a single replication.
+        replication: The column of replications, or the number of rows after which the next replication begins; the
+            last replication has the remaining rows too. By default all rows belong to a single replication.
         time: The column to order by; by default the order of the log.
         arm_names: All arms, in their order; by default the arms in the log.
         low: The lowest possible reward.
         high: The highest possible reward.
     """
-    columns = LogColumns(arm, reward, replication, time)
+    length = None
+    if isinstance(replication, int) and not isinstance(replication, bool) and replication > 0:
+        length, replication = replication, None
+    columns = LogColumns(arm, reward, replication, time)  # type: ignore[arg-type]  # checked next
     names = _checked(columns, arm_names)
     open_source = open_log(source, columns)
     reader = _Reader(columns, names, low, high, open_source.unit)
@@ -87,7 +91,17 @@ def read_log(
     if log.row.size == 0:
         reason = f": no row can be used: {_listed(log)}" if log.problems else " has no rows"
         raise Invalid(f"{log.name}{reason}; give a log with at least one user")
-    return log
+    return log if length is None else _split(log, length)
+
+
+def _split(log: Log, length: int) -> Log:
+    count = log.row.size // length
+    if count == 0:
+        raise Invalid(
+            f"{log.name} has {log.row.size:,} usable rows, fewer than the {length:,} of one replication"
+        )
+    replication = np.minimum(np.arange(log.row.size) // length, count - 1)
+    return log._replace(replications=tuple(map(str, range(1, count + 1))), replication=replication)
 
 
 def rewards_by_arm(log: Log) -> tuple[tuple[float, ...], ...]:

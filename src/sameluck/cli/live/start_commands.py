@@ -124,7 +124,12 @@ def _started_text(live: sl.LiveExperiment, database: DatabaseOptions) -> str:
 @click.argument("policies", nargs=-1, required=True, metavar="POLICY...")
 @click.option("--arm", required=True, metavar="COLUMN", help="The column of the arm shown.")
 @click.option("--reward", required=True, metavar="COLUMN", help="The column of the reward.")
-@click.option("--replication", metavar="COLUMN", help="The column of the replication.")
+@click.option(
+    "--replication",
+    metavar="COLUMN|ROWS",
+    callback=lambda _context, _option, text: int(text) if text and text.isdigit() else text,
+    help="The column of the replication, or the number of rows of each.",
+)
 @click.option("--time", metavar="COLUMN", help="The column to sort by.  [default: file order]")
 @click.option("--arms", help="The arms in order, e.g. red,green,blue.  [default: the log's]")
 @click.option("--logged-by", metavar="NAME", help="The policy that made the log, to check.")

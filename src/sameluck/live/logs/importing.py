@@ -112,7 +112,7 @@ class ImportRequest(NamedTuple):
     arm: str
     reward: str
     policies: Mapping[str, Policy]
-    replication: str | None
+    replication: str | int | None
     time: str | None
     arms: Sequence[str] | None
     logged_by: str | None

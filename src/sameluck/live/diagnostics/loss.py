@@ -55,7 +55,7 @@ def loss(
     design, and losses may too, so each comparison is made within time blocks (`user_blocks`) and outages
     (`loss_bursts`): the generalised Cochran-Mantel-Haenszel test of arm by lost or not, chi-square with arms - 1
     degrees of freedom; Holm over both. With outages, 3 to 10% of p-values are below 5% and 0 to 3.5% below 1% under
-    Thompson sampling and UCB1 (16 cells of 200 experiments, `benchmarks/losses.py`), because the policies react to
+    Thompson sampling and UCB1 (32 cells of 200 experiments, `benchmarks/losses.py`), because the policies react to
     losses; without `in_order`, up to 73% and 63%.
 
     Args:

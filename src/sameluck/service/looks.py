@@ -59,7 +59,7 @@ class Looks:
                 del self._running[key]
 
 
-def _retrieve(task: asyncio.Task[Any]) -> None:
+def _retrieve(task: asyncio.Task[T]) -> None:
     if not task.cancelled():
         task.exception()  # or asyncio would log it after every viewer has left
 

@@ -6,9 +6,10 @@ import logging
 import math
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sameluck.arrays import Floats, Ints
 from sameluck.environments.base import Environment
@@ -23,6 +24,8 @@ from sameluck.runs import Runs
 from sameluck.simulation.simulate import ProgressLike, as_progress, available_workers, simulate
 from sameluck.simulation.workers import Instances, runs_in_each
 from sameluck.validation import require_whole
+
+Number = TypeVar("Number", np.float64, np.int64)
 
 MIN_DRAW_REPLICATIONS = 20
 LONG_SECONDS = 5  # of a twin, which says so beforehand
@@ -193,7 +196,7 @@ class LongRun(NamedTuple):
         """Return the differences between a pair's pulls on the copy (replication, checkpoint, arm)."""
         return self._pair_difference(self.runs.pulls, pair)
 
-    def _pair_difference(self, values: Any, pair: int) -> Any:
+    def _pair_difference(self, values: NDArray[Number], pair: int) -> NDArray[Number]:
         names = self.simulator.pairs[pair]
         first, second = (values[:, self.runs.policies.index(name)] for name in names)
         return first - second

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from sameluck.live.databases.base import Row
 from sameluck.live.databases.rows import (
     AuditRow,
     EditedRow,
@@ -163,7 +164,7 @@ def _read_span(
         )
 
 
-def _by_replication(rows: Iterable[Any]) -> dict[int, list[Any]]:
+def _by_replication(rows: Iterable[Row]) -> dict[int, list[Row]]:
     return {number: list(group) for number, group in groupby(rows, attrgetter("replication"))}
 
 

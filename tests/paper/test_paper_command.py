@@ -49,7 +49,8 @@ def test_the_count_of_published_numbers_says_how_many_are_tests(report):
     for page in ("paper.md", "report.html"):
         assert sentence in (report.folder / page).read_text()
     readme = " ".join((ROOT / "README.md").read_text().split())
-    assert "24 published numbers, of which 9 are tests" in readme
+    assert "all 24 numbers that the paper prints. Nine are simulated results" in readme
+    assert "15 hold by construction or only bound an axis" in readme
 
 
 def test_the_page_says_that_two_readings_of_the_slope_fit_and_which_directions_are_open(report):

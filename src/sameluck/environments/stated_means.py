@@ -36,7 +36,8 @@ QUANTILES = (0.5, 0.9, 0.99, 1.0)  # of the first draws
 MAX_DRAWS = 100_000  # of each arm
 SECONDS = 0.05
 _INSTANCES = 1_000  # of a prior
-_TRIAL_DRAWS, _PATIENCE = 5, 10
+_PATIENCE = 10
+_SLOW_DRAW = 1e-3  # seconds
 
 
 def check_means(
@@ -75,12 +76,7 @@ def _drawn_deviations(
 ) -> Floats:
     """Return draws minus stated means (arm, draw), of a prior their means over each instance (arm, instance)."""
     rows, arms = means.shape
-    trial, times = np.empty(_TRIAL_DRAWS), []
-    for _ in range(4):  # the first compiles, and others may be interrupted
-        started = time.perf_counter()
-        _draw_block(parameters, rows, np.uint64(seed), 0, 0, trial)
-        times.append(time.perf_counter() - started)
-    if min(times) / _TRIAL_DRAWS * arms * 2 * FIRST_DRAWS > _PATIENCE * seconds:
+    if _seconds_per_draw(parameters, rows, seed) * arms * 2 * FIRST_DRAWS > _PATIENCE * seconds:
         return np.empty((arms, 0))
     # Processor time, because a busy machine should not check less; a function that waits is stopped by the clock.
     end, latest = time.thread_time() + seconds, time.perf_counter() + _PATIENCE * seconds
@@ -95,6 +91,22 @@ def _drawn_deviations(
         drawn += block.shape[1]
     deviations = np.concatenate(blocks, axis=1)
     return deviations if rows == 1 else deviations.reshape(arms, -1, rows).mean(axis=1)
+
+
+def _seconds_per_draw(parameters: Parameters, rows: int, seed: int) -> float:
+    _draw_block(parameters, rows, np.uint64(seed), 0, 0, np.empty(1))  # compiles
+    seconds = 0.0
+    # A call may take longer than a few draws, so a quick trial is repeated with more of them.
+    for trial in (np.empty(5), np.empty(500)):
+        times = []
+        for _ in range(3):  # some may be interrupted
+            started = time.perf_counter()
+            _draw_block(parameters, rows, np.uint64(seed), 0, 0, trial)
+            times.append(time.perf_counter() - started)
+        seconds = min(times) / trial.size
+        if seconds > _SLOW_DRAW:
+            break
+    return seconds
 
 
 @compiled

@@ -98,7 +98,7 @@ def _split(log: Log, length: int) -> Log:
     count = log.row.size // length
     if count == 0:
         raise Invalid(
-            f"{log.name} has {log.row.size:,} usable rows, fewer than the {length:,} of one replication"
+            f"{log.name} has {log.row.size:,} usable rows, fewer than the {shown(length)} of one replication"
         )
     replication = np.minimum(np.arange(log.row.size) // length, count - 1)
     return log._replace(replications=tuple(map(str, range(1, count + 1))), replication=replication)

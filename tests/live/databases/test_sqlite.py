@@ -17,6 +17,7 @@ from contract.scenario import Scenario, assert_finished, assert_same, options, s
 import sameluck as sl
 from sameluck.live.databases.rows import NumberRow, TextRow
 from sameluck.live.databases.sqlite import Sqlite
+from sameluck.live.databases.sqlite_file import SqliteFile
 from sameluck.live.store import Store
 
 HOLDER = """
@@ -315,6 +316,15 @@ class TestClosing:
             go.set()
             assert work.result(timeout=30) == []
             closing.result(timeout=30)
+
+    def test_a_reader_that_is_overtaken_says_that_the_store_is_closed(self, tmp_path):
+        path = tmp_path / "store.db"
+        (tmp_path / "store.db-wal").touch()
+        file = SqliteFile(path, write=True)
+        file.watch_log()
+        file.close()
+        with pytest.raises(sl.Closed):
+            file.check()
 
     def test_while_many_are_served(self, tmp_path):
         """Each call works or says that the store is closed, and what worked is there afterwards."""

@@ -13,7 +13,7 @@ import threading
 from pathlib import Path
 from typing import TypeAlias
 
-from sameluck.errors import Invalid, Unavailable
+from sameluck.errors import Closed, Invalid, Unavailable
 from sameluck.files import lock, release
 
 Identity: TypeAlias = tuple[int, int]  # device and inode
@@ -119,11 +119,14 @@ class SqliteFile:
 
         SQLite itself writes the file when it empties the log; its change counter never decreases.
         """
-        handle = _opened[self.identity].handle
-        if handle is None or not hasattr(os, "pread"):
-            return
-        with self._header:
-            header = os.pread(handle, 28, 0)
+        # The guard keeps another thread from closing the file meanwhile: its handle could then be another file's.
+        with self._header, _guard:
+            opened = _opened.get(self.identity)
+            if opened is None:
+                raise Closed("the store is closed")
+            if opened.handle is None or not hasattr(os, "pread"):
+                return
+            header = os.pread(opened.handle, 28, 0)
             changes = int.from_bytes(header[24:28], "big")
             if header[:16] != MAGIC or header[18:20] != IN_WAL_MODE or changes < self._changes:
                 raise Unavailable(

@@ -30,6 +30,7 @@ from sameluck.inference.display import Displayed
 from sameluck.inference.effects import differences, has_prior, is_paired
 from sameluck.inference.planning.coverage import Coverage, verify_plan
 from sameluck.inference.planning.pilots import (
+    DrawnPilot,
     check_pilot,
     copied_arms,
     drawn_pilots,
@@ -40,7 +41,6 @@ from sameluck.inference.planning.pilots import (
 from sameluck.inference.planning.power import (
     PowerAnalysis,
     power_of,
-    relative_effect,
     replications_for,
 )
 from sameluck.inference.requests import Pair, policy_pairs
@@ -50,7 +50,6 @@ from sameluck.validation import require_number, require_whole
 
 PILOT_REPLICATIONS = 400
 POWER_QUANTILES = (0.01, 0.99)  # over draws of the arms, for the range of the power
-_DEFAULT_POWER = 0.8
 
 
 class DesignPlan(NamedTuple):
@@ -234,76 +233,46 @@ def plan(  # noqa: PLR0913
         makers: As for `simulate`.
     """
     require_experiment("plan", experiment)
-    if power is None and (effect is None) != (replications is None):
-        power = _DEFAULT_POWER
     pairs = policy_pairs("control", tuple(experiment.policies), experiment.control, "")
     if not pairs:
         raise Invalid("the experiment has one policy; give it two to compare")
     check_level(level)
-    share, pair_level = relative_effect(effect), _pair_level(level, len(pairs))
-    absolute = share if share is not None else effect
-    analysis = PowerAnalysis(absolute, power, replications, pair_level)  # type: ignore[arg-type]
-    analysis.check()
+    pair_level = _pair_level(level, len(pairs))
+    request = PowerAnalysis.requested(effect, power, replications, pair_level)
     require_whole("pilot", pilot, 10)
-    if arrivals_per_day is not None:
-        require_number("arrivals_per_day", arrivals_per_day, above=0)
-    require_number("reward_delay_seconds", reward_delay_seconds, at_least=0)
     timing = _Timing(arrivals_per_day, reward_delay_seconds)
+    timing.check()
     copy = None
     if horizon is not None:
         experiment = experiment.replace(horizon=horizon)
         if isinstance(environment, Runs):
             copy = copied_arms(environment)
     by_design = pilots(experiment, environment if copy is None else copy.environment, pilot, makers)
-    design, runs = next(iter(by_design.items()))
-    pair = _widest_pair(runs, pairs)
-    rewards = runs.rewards[:, runs.policies.index(experiment.control), -1]
-    reward, reward_error = float(rewards.mean()), _standard_error(rewards)
-    if share is not None:
-        if abs(reward) <= 2 * reward_error:
-            raise Invalid(
-                f"effect={effect!r} is a share of the reward of {experiment.control!r}, which may be 0 in the pilot "
-                f"({reward:.3g}, standard error {reward_error:.2g}); give the effect as a number"
-            )
-        analysis = analysis._replace(effect=share * abs(reward))
+    shown = _PilotResult(*next(iter(by_design.items())), pairs)
+    runs, pair, values = shown.runs, shown.pair, shown.differences
+    analysis = request.with_control_reward(pair[1], *shown.control_reward)
     max_effect = check_pilot(runs, analysis.effect)
-    rows = tuple(
-        _design_plan(of_design, label, len(pairs) + 1, pair, analysis, timing)
-        for label, of_design in by_design.items()
-    )
-    first, paired, values = rows[0], is_paired(runs), differences(runs, pair, -1)
-    power_with = partial(power_of, replications=first.replications, level=pair_level, paired=paired)
-    if copy is None:
-        ends = (first.sd + 2 * first.sd_error, max(0.0, first.sd - 2 * first.sd_error))
-        power_range = [power_with(first.effect, sd) for sd in ends]
-    else:
-        powers = [
-            power_with(
-                first.effect if share is None else share * abs(drawn.control_reward), drawn.sd
-            )
-            for drawn in drawn_pilots(experiment, pair, copy)
-        ]
-        power_range = np.quantile([first.power, *powers], POWER_QUANTILES).tolist()
+    planner = _Planner(shown, analysis, timing)
+    rows = tuple(planner.design_plan(design, of_design) for design, of_design in by_design.items())
+    planned = rows[0]
+    drawn = [] if copy is None else drawn_pilots(experiment, pair, copy)
     check = None
     if verify:
-        planned_pair = with_two_policies(experiment, pair, first.replications)
-        check = verify_plan(planned_pair, environment, first.effect, pair_level, makers)
-    horizons = range(runs.checkpoints.size)
+        planned_pair = with_two_policies(experiment, pair, planned.replications)
+        check = verify_plan(planned_pair, environment, planned.effect, pair_level, makers)
     return Plan(
         experiment,
         level,
         pair,
-        tuple(_pair_plan(runs, other, first.effect, power_with) for other in pairs),
-        reward,
-        reward_error,
-        float(values.mean()),
-        _standard_error(values),
+        planner.pair_plans(planned),
+        *shown.control_reward,
+        *_mean_and_error(values),
         values.size,
         rows,
-        tuple(_horizon_plan(runs, design, pair, index, analysis, timing) for index in horizons),
-        (power_range[0], power_range[1]),
+        planner.horizon_plans(),
+        planner.power_range(planned, drawn),
         check,
-        power,
+        analysis.power,
         replications_for_skewness(values),
         has_prior(runs),
         max_effect,
@@ -318,25 +287,18 @@ def _pair_level(level: float, pairs: int) -> float:
     return 1 - (1 - level) / pairs if pairs > 1 else level
 
 
-def _standard_error(values: Floats) -> float:
-    return float(values.std(ddof=1)) / math.sqrt(values.size)
-
-
-def _widest_pair(runs: Runs, pairs: Sequence[Pair]) -> Pair:
-    """Return the pair that needs most replications; raise `Invalid` if a policy never differs from the control."""
-    spreads = {pair: spread(runs, pair, -1, paired=is_paired(runs))[0] for pair in pairs}
-    for pair in pairs:
-        if differences(runs, pair, -1).std() == 0:
-            raise Invalid(
-                f"{pair[0]} and {pair[1]} never differ in the pilot, so there is nothing to plan; try another "
-                "environment, or leave one of them out"
-            )
-    return max(spreads, key=spreads.__getitem__)
+def _mean_and_error(values: Floats) -> tuple[float, float]:
+    return float(values.mean()), float(values.std(ddof=1)) / math.sqrt(values.size)
 
 
 class _Timing(NamedTuple):
     arrivals_per_day: float | None
     delay_seconds: float
+
+    def check(self) -> None:
+        if self.arrivals_per_day is not None:
+            require_number("arrivals_per_day", self.arrivals_per_day, above=0)
+        require_number("reward_delay_seconds", self.delay_seconds, at_least=0)
 
     def days(self, users: float, horizon: int) -> float | None:
         """Return the days until all users have arrived, at least a replication's decisions in sequence."""
@@ -345,47 +307,98 @@ class _Timing(NamedTuple):
         return max(users / self.arrivals_per_day, horizon * self.delay_seconds / 86_400)
 
 
-def _design_plan(
-    runs: Runs, design: str, policies: int, pair: Pair, analysis: PowerAnalysis, timing: _Timing
-) -> DesignPlan:
-    is_naive = design == "naive"
-    paired = not is_naive or has_prior(runs)
-    sd, error = spread(runs, pair, -1, paired=paired)
-    effect, power, replications = analysis.solve(sd, paired=paired)
-    horizon = int(runs.checkpoints[-1])
-    # Without shared rewards each policy has users of its own.
-    unshared = float(policies * horizon)
-    interactions = unshared if is_naive else float(runs.interactions[:, -1].mean())
-    users = replications * interactions
-    numbers = (sd, error, effect, power, replications, interactions, users)
-    return DesignPlan(design, horizon, *numbers, timing.days(users, horizon))
+class _PilotResult:
+    """Pilot under the experiment's design, and its pair with the largest standard deviation, which is planned."""
+
+    def __init__(self, design: str, runs: Runs, pairs: Sequence[Pair]) -> None:
+        self.design, self.runs, self.pairs = design, runs, pairs
+        self.paired = is_paired(runs)
+        self.pair = self._widest_pair()
+        self.differences = differences(runs, self.pair, -1)
+        rewards = runs.rewards[:, runs.policies.index(self.pair[1]), -1]
+        self.control_reward = _mean_and_error(rewards)
+
+    def _widest_pair(self) -> Pair:
+        """Return the pair that needs most replications; raise `Invalid` if two policies never differ."""
+        for pair in self.pairs:
+            if differences(self.runs, pair, -1).std() == 0:
+                raise Invalid(
+                    f"{pair[0]} and {pair[1]} never differ in the pilot, so there is nothing to plan; try another "
+                    "environment, or leave one of them out"
+                )
+        return max(self.pairs, key=self.sd)
+
+    def sd(self, pair: Pair) -> float:
+        return spread(self.runs, pair, -1, paired=self.paired)[0]
 
 
-def _horizon_plan(
-    runs: Runs, design: str, pair: Pair, index: int, analysis: PowerAnalysis, timing: _Timing
-) -> HorizonPlan:
-    values, paired = differences(runs, pair, index), is_paired(runs)
-    effect, effect_error = float(values.mean()), _standard_error(values)
-    sd, sd_error = spread(runs, pair, index, paired=paired)
-    power, replications = analysis.power or 0.0, analysis.replications
-    if analysis.power is None and replications is not None:
-        power = power_of(effect, sd, replications, analysis.level, paired=paired)
-    else:
-        # An effect that may be 0 may need any number of replications.
-        may_be_zero = abs(effect) <= 2 * effect_error
-        arguments = (effect, power, sd, analysis.level)
-        replications = None if may_be_zero else replications_for(*arguments, paired=paired)
-    horizon, interactions = int(runs.checkpoints[index]), float(runs.interactions[:, index].mean())
-    users = None if replications is None else replications * interactions
-    days = None if users is None else timing.days(users, horizon)
-    numbers = (sd, sd_error, effect, effect_error, power, replications)
-    return HorizonPlan(design, horizon, *numbers, interactions, users, days)
+class _Planner(NamedTuple):
+    """Plans by design, horizon and pair, from what the pilot has shown and what the user has requested."""
 
+    pilot: _PilotResult
+    analysis: PowerAnalysis
+    timing: _Timing
 
-def _pair_plan(
-    runs: Runs, pair: Pair, effect: float, power_with: Callable[[float, float], float]
-) -> PairPlan:
-    values = differences(runs, pair, -1)
-    sd = spread(runs, pair, -1, paired=is_paired(runs))[0]
-    numbers = (sd, float(values.mean()), _standard_error(values), power_with(effect, sd))
-    return PairPlan(*pair, *numbers)
+    def design_plan(self, design: str, runs: Runs) -> DesignPlan:
+        is_naive = design == "naive"
+        paired = not is_naive or has_prior(runs)
+        sd, error = spread(runs, self.pilot.pair, -1, paired=paired)
+        effect, power, replications = self.analysis.solve(sd, paired=paired)
+        horizon = int(runs.checkpoints[-1])
+        # Without shared rewards each policy has users of its own.
+        unshared = float((len(self.pilot.pairs) + 1) * horizon)
+        interactions = unshared if is_naive else float(runs.interactions[:, -1].mean())
+        users = replications * interactions
+        numbers = (sd, error, effect, power, replications, interactions, users)
+        return DesignPlan(design, horizon, *numbers, self.timing.days(users, horizon))
+
+    def horizon_plans(self) -> tuple[HorizonPlan, ...]:
+        return tuple(map(self._horizon_plan, range(self.pilot.runs.checkpoints.size)))
+
+    def _horizon_plan(self, index: int) -> HorizonPlan:
+        """Return the replications and users that show the pilot's own effect at a checkpoint."""
+        runs, pair, paired = self.pilot.runs, self.pilot.pair, self.pilot.paired
+        effect, effect_error = _mean_and_error(differences(runs, pair, index))
+        sd, sd_error = spread(runs, pair, index, paired=paired)
+        _, power, replications, level, _ = self.analysis
+        if power is None and replications is not None:
+            power = power_of(effect, sd, replications, level, paired=paired)
+        else:
+            # An effect that may be 0 may need any number of replications.
+            may_be_zero, power = abs(effect) <= 2 * effect_error, power or 0.0
+            arguments = (effect, power, sd, level)
+            replications = None if may_be_zero else replications_for(*arguments, paired=paired)
+        horizon = int(runs.checkpoints[index])
+        interactions = float(runs.interactions[:, index].mean())
+        users = None if replications is None else replications * interactions
+        days = None if users is None else self.timing.days(users, horizon)
+        numbers = (sd, sd_error, effect, effect_error, power, replications)
+        return HorizonPlan(self.pilot.design, horizon, *numbers, interactions, users, days)
+
+    def pair_plans(self, planned: DesignPlan) -> tuple[PairPlan, ...]:
+        plans = []
+        for pair in self.pilot.pairs:
+            effect = _mean_and_error(differences(self.pilot.runs, pair, -1))
+            sd = self.pilot.sd(pair)
+            power = self._power(planned, planned.effect, sd)
+            plans.append(PairPlan(*pair, sd, *effect, power))
+        return tuple(plans)
+
+    def power_range(self, planned: DesignPlan, drawn: Sequence[DrawnPilot]) -> tuple[float, float]:
+        """Return the power's range over the errors of the pilot's sd or, on a copy, over draws of the arms."""
+        if not drawn:
+            margin = 2 * planned.sd_error
+            sds = (planned.sd + margin, max(0.0, planned.sd - margin))
+            low, high = (self._power(planned, planned.effect, sd) for sd in sds)
+            return low, high
+        powers, share = [planned.power], self.analysis.share
+        for pilot in drawn:
+            effect = planned.effect if share is None else share * abs(pilot.control_reward)
+            powers.append(self._power(planned, effect, pilot.sd))
+        low, high = np.quantile(powers, POWER_QUANTILES).tolist()
+        return low, high
+
+    def _power(self, planned: DesignPlan, effect: float, sd: float) -> float:
+        """Return the power of the planned replications if effect and standard deviation are these."""
+        level, paired = self.analysis.level, self.pilot.paired
+        return power_of(effect, sd, planned.replications, level, paired=paired)

@@ -17,12 +17,11 @@ from sameluck.validation import require_number, require_whole
 
 LARGE_NONCENTRALITY = 25.0  # above it the power is integrated numerically
 MAX_REPLICATIONS = 10**9
+DEFAULT_POWER = 0.8
 
 
-def relative_effect(effect: object) -> float | None:
-    """Return the share that an effect such as "2%" states, None for a number; raise `Invalid` for other text."""
-    if not isinstance(effect, str):
-        return None
+def stated_share(effect: str) -> float:
+    """Return the share that an effect such as "2%" states; raise `Invalid` for other text."""
     number = re.fullmatch(r"\s*([-+]?(?:\d+\.?\d*|\.\d+))\s*%\s*", effect)
     if number is None:
         raise Invalid(
@@ -34,10 +33,36 @@ def relative_effect(effect: object) -> float | None:
 class PowerAnalysis(NamedTuple):
     """Two of effect, power and replications; the third is None and follows from the standard deviation."""
 
-    effect: float | None
+    effect: float | None  # in rewards; a share as given until the control's reward is known
     power: float | None
     replications: int | None
     level: float
+    share: float | None = None  # of the control's reward, if the effect is given as a share
+
+    @classmethod
+    def requested(
+        cls, effect: float | str | None, power: float | None, replications: int | None, level: float
+    ) -> PowerAnalysis:
+        """Return the analysis of a user's arguments; raise `Invalid` if it is impossible."""
+        if power is None and (effect is None) != (replications is None):
+            power = DEFAULT_POWER
+        share = None
+        if isinstance(effect, str):
+            effect = share = stated_share(effect)
+        analysis = cls(effect, power, replications, level, share)
+        analysis.check()
+        return analysis
+
+    def with_control_reward(self, control: str, reward: float, error: float) -> PowerAnalysis:
+        """Return the analysis with a share as a difference in reward; raise `Invalid` if the reward may be 0."""
+        if self.share is None:
+            return self
+        if abs(reward) <= 2 * error:
+            raise Invalid(
+                f"effect='{100 * self.share:g}%' is a share of the reward of {control!r}, which may be 0 in the "
+                f"pilot ({reward:.3g}, standard error {error:.2g}); give the effect as a number"
+            )
+        return self._replace(effect=self.share * abs(reward))
 
     def check(self) -> None:
         """Raise `Invalid` unless exactly one is missing and the others are possible."""

@@ -10,7 +10,7 @@ from scipy import stats
 import budget
 import sameluck as sl
 from sameluck import cli
-from sameluck.inference.unseen import affordable_replications, excess_misses
+from sameluck.inference.unseen import affordable_replications, excess_misses, simulated_again
 
 COINS = sl.Bernoulli((0.95, 0.5))
 GREEDY = {"ucb": sl.UCB1(2.0), "greedy": sl.EpsilonGreedy(0.0)}
@@ -56,6 +56,39 @@ def test_wrong_verdicts_are_cautioned_and_right_ones_are_not():
     assert len(found[False]) >= 8
     assert np.mean(found[False]) > 0.6
     assert np.mean(found[True]) <= 0.05
+
+
+HEAVY = sl.StudentT((1.0, 0.6, 0.2), df=3.0)
+
+
+def test_an_interval_that_misses_by_less_than_the_error_of_a_short_check_is_cautioned():
+    """The true difference is 4.74 (200,000 replications, standard error 0.06). Of 1,000 others the mean is 3.26."""
+    result = sl.compare(played(SKEWED, HEAVY, 16, horizon=200))
+    (effect,), (pair,) = result.effects, result.check.pairs
+    assert 3.27 < effect.high < 4.5
+    assert result.check.replications == 8_000
+    assert pair.contradicts
+    assert result.cautions[0].startswith("On other seeds ucb minus epsilon is 5.06 ± 0.63 (8,000 ")
+
+
+def test_the_check_is_long_only_where_its_mean_is_close_to_an_end_of_the_interval():
+    """Within two standard errors. The first 1,000 replications of a long check are those of a short one."""
+    lengths = set()
+    for seed in range(12):
+        runs = played(SKEWED, GAUSSIAN, seed, horizon=200, replications=50)
+        result = sl.compare(runs)
+        (effect,), check = result.effects, result.check
+        short = simulated_again(runs.experiment, GAUSSIAN, 200, range(1_000)).rewards[:, :, 0]
+        values = short[:, 1] - short[:, 0]
+        distance = np.abs(values.mean() - [effect.low, effect.high]).min()
+        close = distance < 2 * values.std(ddof=1) / np.sqrt(1_000)
+        assert check.replications == (8_000 if close else 1_000)
+        lengths.add(check.replications)
+    assert lengths == {1_000, 8_000}
+    affordable = played(
+        GREEDY, COINS, 4, horizon=5_000
+    )  # 1,000 replications are all that is affordable
+    assert sl.compare(affordable).check.replications == 1_000
 
 
 def test_the_stated_rate_is_the_rate_of_misses():

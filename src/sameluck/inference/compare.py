@@ -14,7 +14,7 @@ from sameluck.inference.policy_summaries import policy_metrics, standings, summa
 from sameluck.inference.requests import Request, check_request
 from sameluck.inference.twins.failures import Failure, rare_failures, short_copy
 from sameluck.inference.twins.intervals import twin_effects
-from sameluck.inference.unseen import SeedCheck, check_on, other_seeds, possible_loss
+from sameluck.inference.unseen import SeedCheck, check_on_other_seeds, possible_loss
 from sameluck.policies.external import Makers
 from sameluck.runs import Runs
 from sameluck.validation import require_flag
@@ -124,12 +124,8 @@ def _checked(
         return on_copy, copy.runs if metric.is_reward else None, rare_failures(copy)
     if not metric.is_mean or all(effect.is_same_policy for effect in effects):
         return SeedCheck(), None, ()
-    again, obstacle = other_seeds(runs)
-    if again is None:
-        return SeedCheck(obstacle=obstacle), None, ()
-    reference = measured(again, metric)
     are_means = request.interval_method.is_of_the_mean
-    return check_on(reference, effects, are_means=are_means), reference, ()
+    return *check_on_other_seeds(runs, effects, metric, are_means=are_means), ()
 
 
 def _with_rewards(effects: tuple[Effect, ...], runs: Runs) -> tuple[Effect, ...]:

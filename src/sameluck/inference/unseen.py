@@ -2,7 +2,7 @@
 
 A simulation is cheap, so `compare` simulates further replications with other random numbers. They tell whether the
 interval of the M replications holds their mean, how often intervals of M replications miss, and which rare failures
-the M replications did not meet. The number of these replications depends on the experiment alone, not on the
+the M replications did not meet. The number of these replications depends on the runs alone, not on the
 machine, so results stay reproducible.
 
 Without other seeds there is a bound. If a share p of all replications fails in some way, M replications meet none of
@@ -27,7 +27,7 @@ from sameluck.environments.base import Environment, prepared_parameters
 from sameluck.environments.python_environment import PythonReward
 from sameluck.experiment import Experiment
 from sameluck.inference.effects import Effect, differences
-from sameluck.inference.metrics import summed_over_periods
+from sameluck.inference.metrics import Metric, measured, summed_over_periods
 from sameluck.inference.twins.failures import Failure, failure_of
 from sameluck.inference.twins.simulations import has_objects, twin_seed
 from sameluck.intervals import standard_error
@@ -39,6 +39,10 @@ from sameluck.text_forms import name_of
 from sameluck.wording import counted
 
 MIN_CHECKED, CHECKED_PER_REPLICATION = 1_000, 20  # replications on other seeds
+CLOSE, LONGER = (
+    2.0,
+    8,
+)  # standard errors from an end of the interval; times as many replications then
 FEWEST_PER_REPLICATION, FEWEST_CHECKED = (
     3,
     50,
@@ -92,22 +96,41 @@ class Misses(NamedTuple):
     replications: int  # that keep the promise, about
 
 
-def other_seeds(runs: Runs) -> tuple[Runs | None, str]:
-    """Simulate the last checkpoint with other random numbers; return the runs, or None and the reason."""
+def check_on_other_seeds(
+    runs: Runs, effects: Sequence[Effect], metric: Metric, *, are_means: bool
+) -> tuple[SeedCheck, Runs | None]:
+    """Compare effects at the last checkpoint with replications on other seeds; return these too, if there are any.
+
+    A mean close to an end of its interval is inside or outside by the check's own error, so the check is then
+    lengthened.
+    """
     experiment, environment, count = runs.experiment, runs.environment, runs.replications
     if environment is None or count >= ENOUGH_REPLICATIONS:
-        return None, ""
+        return SeedCheck(), None
     if has_objects(experiment):
-        return None, "its policies are Python objects"
+        return SeedCheck(obstacle="its policies are Python objects"), None
     horizon = int(runs.checkpoints[-1])
-    wanted = max(MIN_CHECKED, CHECKED_PER_REPLICATION * count)
     affordable = affordable_replications(experiment, environment, horizon)
     if affordable < max(FEWEST_CHECKED, FEWEST_PER_REPLICATION * count):
-        return (
-            None,
-            f"{counted(len(runs.policies), 'policy', 'policies')} over {horizon:,} periods take too long",
-        )
-    return simulated_again(experiment, environment, horizon, min(wanted, affordable)), ""
+        policies = counted(len(runs.policies), "policy", "policies")
+        return SeedCheck(obstacle=f"{policies} over {horizon:,} periods take too long"), None
+    size = min(max(MIN_CHECKED, CHECKED_PER_REPLICATION * count), affordable)
+    longer = min(LONGER * size, affordable)
+    again = simulated_again(experiment, environment, horizon, range(size))
+    reference = measured(again, metric)
+    check = check_on(reference, effects, are_means=are_means)
+    if are_means and longer > size and _is_close(check, effects):
+        more = simulated_again(experiment, environment, horizon, range(size, longer))
+        reference = measured(Runs.concat([again, more]), metric)
+        check = check_on(reference, effects)
+    return check, reference
+
+
+def _is_close(check: SeedCheck, effects: Sequence[Effect]) -> bool:
+    return any(
+        min(abs(pair.effect - effect.low), abs(pair.effect - effect.high)) < CLOSE * pair.error
+        for pair, effect in zip(check.pairs, effects, strict=True)
+    )
 
 
 def affordable_replications(experiment: Experiment, environment: Environment, horizon: int) -> int:
@@ -134,12 +157,19 @@ def simulated_again(
     experiment: Experiment,
     environment: Environment,
     horizon: int,
-    replications: int,
+    replications: range,
     makers: Makers | None = None,
 ) -> Runs:
     """Run the experiment with random numbers that it never reads."""
-    again = experiment.replace(seed=twin_seed(experiment), replications=replications)
-    return simulate(again, environment, checkpoints=[horizon], check=False, makers=makers)
+    again = experiment.replace(seed=twin_seed(experiment), replications=replications.stop)
+    return simulate(
+        again,
+        environment,
+        checkpoints=[horizon],
+        replications=replications,
+        check=False,
+        makers=makers,
+    )
 
 
 def check_on(reference: Runs, effects: Sequence[Effect], *, are_means: bool = True) -> SeedCheck:

@@ -140,7 +140,8 @@ class RaceState:
         """
         experiment, count = self.experiment, self._checked_replications()
         makers = makers_for(experiment.policies, self.makers)
-        runs = simulated_again(experiment, self.environment, experiment.horizon, count, makers)
+        numbers = range(count)
+        runs = simulated_again(experiment, self.environment, experiment.horizon, numbers, makers)
         rewards = dict(zip(self.names, runs.rewards[:, :, 0].T, strict=True))
         sentences = []
         for policy in self.names:

@@ -87,6 +87,15 @@ def check_writable(path: str | os.PathLike[str]) -> None:
         raise Invalid(f"cannot write {shown(str(path))}: it is a folder")
 
 
+def file_state(path: Path) -> tuple[int, ...]:
+    """Return what changes when a file is replaced; nothing if it does not exist."""
+    try:
+        status = path.stat()
+    except OSError:
+        return ()
+    return status.st_ino, status.st_mtime_ns, status.st_size
+
+
 def made_with() -> dict[str, str]:
     """Return what reports and JSON state about their origin: the version of sameluck and the date."""
     return {"sameluck": version("sameluck"), "date": datetime.now(UTC).date().isoformat()}

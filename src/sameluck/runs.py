@@ -7,9 +7,10 @@ import json
 import os
 import zipfile
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,10 +20,17 @@ from sameluck.environments.base import Environment
 from sameluck.environments.registry import as_environment
 from sameluck.errors import Invalid, optional, renamed_attributes, shown
 from sameluck.experiment import Capabilities, Experiment, capabilities_of
-from sameluck.files import write_whole
+from sameluck.files import file_state, write_whole
 from sameluck.frames import Frames
 
 _BY_REPLICATION = ("rewards", "pulls", "interactions", "totals", "exploration_excess", "observed")
+
+
+class KeptFile(NamedTuple):
+    """File of `simulate(keep=...)`, as it was left."""
+
+    path: Path
+    state: tuple[int, ...]
 
 
 @renamed_attributes(luck="exploration_excess", stack_depths="depths")
@@ -48,6 +56,7 @@ class Runs(Frames):
         notes: Cautions about these runs from a live experiment: what its results wait for, arms that moved.
         looks: Numbers of the first replication after each comparison of these runs. `compare` adds to them; `at`
             shares them, `concat` and files keep them, so that runs that were compared and then extended are noticed.
+        kept: The file of `simulate(keep=...)`, to which looks are added too. Not saved.
     """
 
     experiment: Experiment
@@ -63,6 +72,7 @@ class Runs(Frames):
     seconds: float | None = None
     notes: tuple[str, ...] = ()
     looks: set[int] = field(default_factory=set)
+    kept: KeptFile | None = None
 
     def __post_init__(self) -> None:
         """Raise `Invalid` for arrays whose shapes do not agree."""
@@ -99,6 +109,18 @@ class Runs(Frames):
         """Numbers of replications at which these runs were compared before they were extended."""
         counts = (look - self.first for look in self.looks)
         return sorted(count for count in counts if 0 < count < self.replications)
+
+    def add_look(self) -> None:
+        """Note that these replications are compared now; also in the file that keeps them, unless it has changed."""
+        look = self.first + self.replications
+        if look in self.looks:
+            return
+        self.looks.add(look)
+        if self.kept is not None and file_state(self.kept.path) == self.kept.state:
+            with suppress(Invalid):  # a full disk, say: the look is noted in memory
+                in_file = Runs.load(self.kept.path)
+                in_file.looks.add(look)
+                in_file.save(self.kept.path)
 
     @property
     def replayed(self) -> Ints:
@@ -199,7 +221,7 @@ class Runs(Frames):
             changes["observed"] = self.observed[ends[first] : ends[max(first, stop)]]
         first = self.first + start
         looks = {look for look in self.looks if first < look <= first + count}
-        return replace(self, first=first, looks=looks, **changes)
+        return replace(self, first=first, looks=looks, kept=None, **changes)
 
     @classmethod
     def concat(cls, parts: Iterable[Runs]) -> Runs:
@@ -236,7 +258,7 @@ class Runs(Frames):
         seconds = sum(times) if len(times) == len(parts) else None
         notes = tuple(dict.fromkeys(note for part in parts for note in part.notes))
         arrays["looks"] = set().union(*(part.looks for part in parts))
-        return replace(first, experiment=longest, seconds=seconds, notes=notes, **arrays)
+        return replace(first, experiment=longest, seconds=seconds, notes=notes, kept=None, **arrays)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a `.npz` file (arrays and JSON, no pickle), whole or not at all."""

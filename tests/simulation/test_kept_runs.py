@@ -265,3 +265,40 @@ def test_parts_of_long_replications_are_small_but_occupy_all_workers(path, horiz
     kept.complete(run, kept.saved(run), None)
     assert asked[0] == first
     assert min(asked[:-1]) == workers
+
+
+def was_extended(runs):
+    cautions = sl.compare(runs, check=False).cautions
+    return any("and then extended" in caution for caution in cautions)
+
+
+def test_kept_runs_that_were_compared_and_then_extended_are_noticed(path):
+    """As by `Runs.concat`: the file keeps the looks, so another process notices them too."""
+    first = sl.simulate(experiment_of(10), ARMS, checkpoints=[5, 20], keep=path)
+    assert not was_extended(first.at([20]))
+    assert sl.Runs.load(path).looks == {10}
+    assert_same(sl.Runs.load(path), first)
+    longer = sl.simulate(experiment_of(20), ARMS, checkpoints=[5, 20], keep=path)
+    assert was_extended(longer)
+    assert sl.Runs.load(path).looks == {10, 20}
+    again = sl.simulate(experiment_of(20), ARMS, checkpoints=[5, 20], keep=path)
+    assert was_extended(again)
+    assert not was_extended(sl.simulate(experiment_of(20), ARMS, checkpoints=[5, 20]))
+
+
+def test_kept_runs_that_were_not_compared_may_be_extended(path):
+    sl.simulate(experiment_of(10), ARMS, keep=path)
+    assert not was_extended(sl.simulate(experiment_of(20), ARMS, keep=path))
+
+
+def test_a_look_leaves_a_file_alone_that_has_changed_or_gone(path):
+    first = sl.simulate(experiment_of(10), ARMS, keep=path)
+    longer = sl.simulate(experiment_of(20), ARMS, keep=path)
+    content = path.read_bytes()
+    sl.compare(first, check=False)
+    sl.compare(longer.part(0, 5), check=False)
+    assert path.read_bytes() == content
+    path.unlink()
+    sl.compare(longer, check=False)
+    assert not path.exists()
+    assert longer.looks == {20}

@@ -93,7 +93,7 @@ def compare(  # noqa: PLR0913 all but one are optional
         else estimated_effects(measured_runs, request)
     )
     last = [effect for effect in effects if effect.checkpoint == runs.checkpoints[-1]]
-    runs.looks.add(runs.first + runs.replications)
+    runs.add_look()
     seeds, reference, failures = _checked(runs, last, request) if check else (SeedCheck(), None, ())
     return Comparison(
         effects=effects if measured_runs is runs else _with_rewards(effects, runs),

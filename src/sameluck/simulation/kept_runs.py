@@ -16,8 +16,8 @@ from typing import TypeAlias
 
 from sameluck.arrays import Floats, Ints
 from sameluck.errors import Invalid
-from sameluck.files import check_writable
-from sameluck.runs import Runs, check_runs_path
+from sameluck.files import check_writable, file_state
+from sameluck.runs import KeptFile, Runs, check_runs_path
 from sameluck.simulation.tasks import Assembly, Work, seconds_of_period
 
 _FIRST_PART = 32  # replications; Python objects, which may be slow, begin with one
@@ -42,9 +42,14 @@ class KeptRuns:
         self.workers = workers
         self.replications = work.replications
         self.nothing = Assembly(work._replace(replications=work.replications[:0])).runs()
-        self._seen = _state(self.path)
+        self._seen = file_state(self.path)
         self._kept = 0  # replications of this simulation that the file holds
         self._failure = ""  # of the last attempt to write it
+
+    def run(self, run: PartRunner, progress: Progress | None) -> Runs:
+        """Return all replications, from the file and simulated. The file will keep the comparisons of them."""
+        runs = self.complete(run, self.saved(run), progress)
+        return replace(runs, kept=KeptFile(self.path, self._seen))
 
     def saved(self, run: PartRunner) -> Runs:
         """Return the replications in the file; raise `Invalid` unless they belong to this simulation.
@@ -125,7 +130,7 @@ class KeptRuns:
     def _save(self, parts: list[Runs]) -> Runs:
         runs = Runs.concat(parts)
         with _ctrl_c_afterwards():
-            if (state := _state(self.path)) != self._seen:
+            if (state := file_state(self.path)) != self._seen:
                 self._look_again(state)
             if runs.replications > self._kept:
                 self._write(runs)
@@ -134,7 +139,7 @@ class KeptRuns:
     def _write(self, runs: Runs) -> None:
         try:
             runs.save(self.path)
-            self._seen, self._kept, self._failure = _state(self.path), runs.replications, ""
+            self._seen, self._kept, self._failure = file_state(self.path), runs.replications, ""
         except Invalid as error:  # a full disk, say: the runs are still in memory
             self._failure = str(error)
             log.warning("sameluck: %s; the runs are in memory only", error)
@@ -177,15 +182,6 @@ def _ctrl_c_afterwards() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
         if pressed:
             signal.raise_signal(signal.SIGINT)
-
-
-def _state(path: Path) -> tuple[int, ...]:
-    """Return what changes when a file is replaced; nothing if it does not exist."""
-    try:
-        status = path.stat()
-    except OSError:
-        return ()
-    return status.st_ino, status.st_mtime_ns, status.st_size
 
 
 def _arrays(runs: Runs, other: Runs) -> list[tuple[Floats | Ints, Floats | Ints]]:

@@ -74,7 +74,8 @@ def simulate(  # noqa: PLR0913 all but two are optional
         makers: For `External` policies: name -> function of a seed that returns the policy, a Python object.
         keep: A file, as `Runs.save` writes it. If the call is interrupted, by Ctrl-C for example, it holds the
             complete replications, and the same call continues from it, also with more replications. The file is
-            written every 20 seconds, or more rarely if that takes long, in case the process is killed.
+            written every 20 seconds, or more rarely if that takes long, in case the process is killed. `compare`
+            marks its looks there, so that runs that were compared and then extended are noticed.
     """
     work = checked_work(experiment, environment, checkpoints, replications, detail, makers)
     require_flag("check", check)
@@ -85,8 +86,7 @@ def simulate(  # noqa: PLR0913 all but two are optional
     simulation = Simulation(work, workers, map, check=check)
     if keep is None:
         return simulation.run(work.replications, report)
-    kept = KeptRuns(keep, work, workers)
-    return kept.complete(simulation.run, kept.saved(simulation.run), report)
+    return KeptRuns(keep, work, workers).run(simulation.run, report)
 
 
 def checked_work(

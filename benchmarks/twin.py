@@ -2,13 +2,13 @@
 
     python benchmarks/twin.py [--effort brief] [--experiments 500] [--minutes 60] [--cases NAME ...] [--counts M ...]
 
-A cell is an effort and a case at 1, 2, 5 or 10 replications. Every experiment of a cell is a line of twin.jsonl, or
-of the file that TWIN_LINES names. So the work may be stopped at any time, and the same command continues it; all
-cells grow together. The effort `long-run` leaves out the draws of the arms, and with them the interval of the effect
-on the copy. Efforts have different experiments. `--keep` adds the lines to the sums of each cell in
-benchmarks/twin_sums.json and removes the file; later experiments continue their numbers. `--table` prints the
-Markdown tables of docs/twin.md. `--drift` measures the test for stationary arms on arms that change, `--equality` how
-often equal arms are ruled out.
+A cell is an effort and a case at 1, 2, 5 or 10 replications; without `--counts`, at the replications of CASE_COUNTS.
+Every experiment of a cell is a line of twin.jsonl, or of the file that TWIN_LINES names. So the work may be stopped
+at any time, and the same command continues it; all cells grow together. The effort `long-run` leaves out the draws
+of the arms, and with them the interval of the effect on the copy. Efforts have different experiments. `--keep` adds
+the lines to the sums of each cell in benchmarks/twin_sums.json and removes the file; later experiments continue their
+numbers. `--table` prints the Markdown tables of docs/twin.md. `--drift` measures the test for stationary arms on arms
+that change, `--equality` how often equal arms are ruled out.
 
 A cell counts misses of the effect's interval where it is not withheld, of the interval around the observed mean, and
 of the t interval from two replications on. For the guaranteed interval it counts true arms outside the confidence
@@ -58,7 +58,7 @@ EFFORTS = {
     "default": Effort(),
 }
 # Numbers of experiments
-FIRST_NUMBERS = {"long-run": 0, "brief": 10_000, "default": 20_000, "draws": 30_000}
+FIRST_NUMBERS = {"long-run": 0, "brief": 10_000, "draws": 30_000, "default": 60_000}
 LEVEL = 0.95
 BLOCK = 50  # experiments on arms that change
 
@@ -159,6 +159,19 @@ CASES = {
     "rare: epsilon 0, .95 / .5": _rare(sl.EpsilonGreedy(0.0), (0.95, 0.5)),
     "rare: epsilon 0, .95 / .5, T = 5,000": _rare(sl.EpsilonGreedy(0.0), (0.95, 0.5), 5_000),
 }
+# Replications of the cells in which the effect's interval is measured, where they are not 1
+CASE_COUNTS = {
+    **dict.fromkeys(("equal, 2 arms", "equal, 3 arms", "equal, 10 arms"), (1, 2, 5)),
+    **dict.fromkeys(("equal, 3%", ".52 / .50 / .48", "ratings"), (1, 2)),
+    "equal, Gaussian": (1, 2, 5),
+    "example 3": (1, 5),
+    **dict.fromkeys(("revenue", "equal, revenue"), (2, 5)),
+    "near-tie, Thompson": (),
+    "10 arms": (),
+    "example 1, T = 5,000": (),
+    "rare: UCB1(0.1), .9 / .6": (),
+    "rare: epsilon 0, .95 / .5, T = 5,000": (),
+}
 
 
 def experiment(case: Case, replications: int, seed: int) -> sl.Experiment:
@@ -192,13 +205,13 @@ def measure(case: Case, count: int, number: int, effort: Effort, true: float) ->
     stability = check_stability(long_run.stacks, long_run.runs, simulator.generator(0))
     line: dict[str, Any] = {"p": stability.p_value, "rejected": stability.rejected}
     line["withheld"] = len(reasons_to_withhold(long_run, stability)) > 0
-    if effort.draws:
-        drawn = drawn_effects(long_run, effort, LEVEL)
-        line["effect"], line["copy"] = (
-            drawn[pair][0].effect,
-            _judged(*drawn[pair][0].interval[:2], true),
-        )
-    around = effects_around_mean(long_run, copied_effects(long_run, LEVEL), LEVEL)[pair]
+    copied = copied_effects(long_run, LEVEL)
+    line["on copy"] = copied[pair].effect
+    if effort.draws and not line["withheld"]:
+        drawn = drawn_effects(long_run, effort, LEVEL)[pair][0]
+        low, high = line["ends"] = list(drawn.interval[:2])
+        line["effect"], line["copy"] = drawn.effect, _judged(low, high, true)
+    around = effects_around_mean(long_run, copied, LEVEL)[pair]
     line["mean"] = _judged(around.low, around.high, true)
     line["observed"] = around.effect
     if count > 1:
@@ -229,7 +242,11 @@ def run(options: argparse.Namespace) -> None:
     effort, experiments = options.effort, options.experiments
     counted = "copy given" if EFFORTS[effort].draws else "experiments"  # and not withheld
     until = time.monotonic() + 60 * options.minutes
-    asked = [(effort, name, count) for name in options.cases for count in options.counts]
+    asked = [
+        (effort, name, count)
+        for name in options.cases
+        for count in options.counts or CASE_COUNTS.get(name, (1,))
+    ]
     with LINES.open("a") as file:
         while time.monotonic() < until:
             left = [cell for cell in asked if cells[cell][counted] < experiments]
@@ -261,7 +278,7 @@ Cells = defaultdict[tuple[str, str, int], Sums]  # by effort, case and replicati
 def add(sums: Sums, line: dict[str, Any]) -> None:
     """Add an experiment to the sums of its cell."""
     judged = {"mean": line["mean"]}
-    if "copy" in line and not line["withheld"]:
+    if "copy" in line:
         judged["copy"] = line["copy"]
         sums["copy effect"] += line["effect"]
     if "t" in line:
@@ -438,7 +455,7 @@ def main() -> None:
     parser.add_argument("--experiments", type=int, default=500)
     parser.add_argument("--minutes", type=float, default=600.0)
     parser.add_argument("--cases", nargs="*", default=list(CASES))
-    parser.add_argument("--counts", nargs="*", type=int, default=list(COUNTS))
+    parser.add_argument("--counts", nargs="*", type=int)
     parser.add_argument("--effort", choices=EFFORTS, default="brief")
     parser.add_argument("--table", action="store_true")
     parser.add_argument("--keep", action="store_true")

@@ -151,8 +151,15 @@ def literal_control(values, expected):
 def literal_ends(independent, tied, level, resampled=math.inf):
     """Return the ends with 95% of the independent draws and 90% of the others, for a level of 95%.
 
-    If `resampled` rewards were resampled, the ends are as far as those of Student's t distribution.
+    If `resampled` rewards were resampled, the ends are as far as those of Student's t distribution, and the k-th
+    smallest of n draws has a share k / (n + 1) beyond it.
     """
+
+    def quantile(draws, share):
+        count = len(draws)
+        rank = share * (count + 1) if resampled < math.inf else 1 + share * (count - 1)
+        return np.interp(rank, np.arange(1, count + 1), np.sort(draws))
+
     tail, tied_tail = (
         stats.norm.cdf(
             stats.t.ppf(tail, resampled - 1) * math.sqrt(resampled / (resampled - 1))
@@ -161,8 +168,8 @@ def literal_ends(independent, tied, level, resampled=math.inf):
         )
         for tail in (0.5 - level / 2, 1 - level)
     )
-    lows = np.quantile(independent, tail), np.quantile(tied, tied_tail)
-    highs = np.quantile(independent, 1 - tail), np.quantile(tied, 1 - tied_tail)
+    lows = quantile(independent, tail), quantile(tied, tied_tail)
+    highs = quantile(independent, 1 - tail), quantile(tied, 1 - tied_tail)
     return min(lows), max(highs)
 
 

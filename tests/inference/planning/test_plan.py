@@ -468,6 +468,35 @@ def test_a_plan_on_a_copy_of_the_arms():
 
 
 @pytest.mark.slow
+def test_the_pilots_effect_on_a_copy_has_the_error_of_the_arms():
+    """The true effect is -2.65. With the simulation's error alone, two of these four effects are two errors away."""
+    policies = {"ucb": sl.UCB1(2.5), "ucb3": sl.UCB1(3.0)}
+    short = sl.Experiment(policies=policies, arms=3, horizon=150, replications=1)
+    for seed in range(4):
+        runs = sl.simulate(short.replace(seed=seed), sl.Bernoulli((0.8, 0.5, 0.3)))
+        planned = sl.plan(runs.experiment, runs, horizon=300, effect=5.0)
+        last = planned.by_horizon[-1]
+
+        assert abs(planned.pilot_effect + 2.65) < 2 * planned.pilot_effect_error
+        assert planned.pilot_effect_error > 3 * planned.experiment_row.sd / math.sqrt(400)
+        assert last[4:6] == (planned.pilot_effect, planned.pilot_effect_error)
+        assert planned.pairs[0][3:5] == last[4:6]
+
+
+@pytest.mark.slow
+def test_a_plan_on_a_copy_of_equal_arms_claims_no_effect():
+    """The copies' means differ by noise: by less than 5 / 400 on the first seed, yet an effect of 5 is possible."""
+    policies = {"uniform": sl.Uniform(), "ucb": sl.UCB1(0.5)}
+    equal = sl.Experiment(policies=policies, arms=3, horizon=200, replications=1)
+    for seed in (3, 4, 5):
+        runs = sl.simulate(equal.replace(seed=seed), sl.Bernoulli((0.5, 0.5, 0.5)))
+        planned = sl.plan(runs.experiment, runs, horizon=400, effect=5.0)
+
+        assert [row.replications for row in planned.by_horizon] == [None] * 4
+        assert planned.max_effect is None
+
+
+@pytest.mark.slow
 def test_no_plan_on_a_copy_where_a_policy_fails_rarely():
     bold = EXPERIMENT.replace(
         policies={"ucb": sl.UCB1(2.0), "bold": sl.UCB1(0.05)}, arms=2, replications=1

@@ -312,6 +312,17 @@ def test_what_a_twin_holds(runs, twin):
 
 
 @pytest.mark.slow
+def test_rewards_are_the_long_runs_and_only_the_effect_has_no_bias(runs, twin):
+    """The mean change from the copy to its draws is subtracted from the difference of the rewards."""
+    for index, effect in enumerate(twin.effects):
+        rewards = dict(zip(twin.runs.policies, twin.runs.rewards[:, :, index].T, strict=True))
+
+        assert effect.reward == pytest.approx(rewards[effect.policy].mean())
+        assert effect.control_reward == pytest.approx(rewards[effect.control].mean())
+        assert effect.effect != pytest.approx(effect.reward - effect.control_reward, rel=0.01)
+
+
+@pytest.mark.slow
 def test_workers_change_no_bit(runs, twin):
     again = sl.twin(runs, workers=1, **EFFORT)
 
@@ -526,7 +537,9 @@ def test_too_few_values_withhold_the_effect():
     twin = sl.twin(runs, progress=lambda *call: calls.append(call), **EFFORT)
 
     assert "fewer than 20" in twin.withheld[0]
-    assert twin.effects[0].low == -math.inf
+    (effect,) = twin.effects
+    assert effect.low == -math.inf
+    assert effect.effect == pytest.approx(effect.reward - effect.control_reward)  # nothing removed
     assert calls[-1][0] == calls[-1][1]  # though it simulates less than was expected
     assert "No interval of the effect is given" in twin.verdict
     assert "withheld" in str(twin)

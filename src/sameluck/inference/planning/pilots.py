@@ -8,14 +8,16 @@ from typing import NamedTuple
 
 import numpy as np
 
+from sameluck.arrays import Ints
 from sameluck.design import Design, Naive, Replay, TimeCoupled
 from sameluck.environments.base import EnvironmentLike
 from sameluck.errors import Invalid
 from sameluck.experiment import Experiment
-from sameluck.inference.effects import has_prior, is_paired
+from sameluck.inference.effects import differences, has_prior
 from sameluck.inference.requests import Pair
 from sameluck.inference.twins.copies import ArmCopy
 from sameluck.inference.twins.failures import rare_failures
+from sameluck.inference.twins.intervals import admits_equality
 from sameluck.inference.twins.simulations import CopySimulator, has_objects, run_long, twin_seed
 from sameluck.inference.twins.stability import check_stability, reasons_to_withhold
 from sameluck.inference.unseen import possible_loss
@@ -30,6 +32,7 @@ MAX_COPY_PERIODS = 100_000_000
 DRAWS = 100  # of the arms, for the range of the power
 DRAWN_REPLICATIONS, MIN_DRAWN_REPLICATIONS = 100, 20  # on each draw
 MAX_DRAWN_PERIODS = 40_000_000
+EQUALITY_LEVEL = 0.95  # at which equal arms are ruled out
 
 
 def pilots(
@@ -83,28 +86,34 @@ def copied_arms(runs: Runs) -> ArmCopy:
     return long_run.copy
 
 
-class DrawnPilot(NamedTuple):
-    """Pilot on a draw of the arms: other arms that the measured rewards do not exclude."""
+class DrawnPilots(NamedTuple):
+    """Short pilots on draws of the arms, which are other arms that the measured rewards do not exclude."""
 
-    sd: float
-    control_reward: float  # mean over the horizon
+    on_copy: Runs
+    on_draws: list[Runs]
+    admits_equal_arms: bool
+
+    def bias_and_error(self, pair: Pair, index: int) -> tuple[float, float]:
+        """Return the bias of a pair's effect on the copy, and the error that it has from the arms' error.
+
+        Draws differ from the copy as the copy differs from the true arms, so they show both. All pilots read the
+        same random numbers, and most of the simulation's error cancels.
+        """
+        on_copy = float(differences(self.on_copy, pair, index).mean())
+        effects = np.array([differences(runs, pair, index).mean() for runs in self.on_draws])
+        return float(effects.mean()) - on_copy, float(effects.std(ddof=1))
 
 
-def drawn_pilots(experiment: Experiment, pair: Pair, copy: ArmCopy) -> list[DrawnPilot]:
-    """Return short pilots of a pair of policies on draws of the arms, which show what the arms' error does."""
-    affordable = MAX_DRAWN_PERIODS // (2 * DRAWS * experiment.horizon)
+def drawn_pilots(experiment: Experiment, copy: ArmCopy, checkpoints: Ints) -> DrawnPilots:
+    affordable = MAX_DRAWN_PERIODS // (len(experiment.policies) * DRAWS * experiment.horizon)
     count = max(MIN_DRAWN_REPLICATIONS, min(DRAWN_REPLICATIONS, affordable))
-    pilot = with_two_policies(experiment, pair, count).replace(seed=twin_seed(experiment))
+    pilot = experiment.replace(replications=count, seed=twin_seed(experiment))
     generator = np.random.Generator(np.random.PCG64([pilot.seed, 3]))
-    instances = [(environment, range(count)) for environment in copy.draws(DRAWS, generator)]
-    each_run = runs_in_each(pilot, instances, np.array([pilot.horizon]), available_workers())
-    return [
-        DrawnPilot(
-            spread(runs, pair, 0, paired=is_paired(runs))[0],
-            float(runs.rewards[:, runs.policies.index(pair[1]), 0].mean()),
-        )
-        for runs in each_run
-    ]
+    environments = [copy.environment, *copy.draws(DRAWS, generator)]
+    instances = [(environment, range(count)) for environment in environments]
+    on_copy, *on_draws = runs_in_each(pilot, instances, checkpoints, available_workers())
+    equal = admits_equality(copy.tied_arms.equality, EQUALITY_LEVEL)
+    return DrawnPilots(on_copy, on_draws, equal)
 
 
 def _pilots_of_runs(experiment: Experiment, runs: Runs) -> dict[str, Runs]:

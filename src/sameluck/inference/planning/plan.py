@@ -30,7 +30,7 @@ from sameluck.inference.display import Displayed
 from sameluck.inference.effects import differences, has_prior, is_paired
 from sameluck.inference.planning.coverage import Coverage, verify_plan
 from sameluck.inference.planning.pilots import (
-    DrawnPilot,
+    DrawnPilots,
     check_pilot,
     copied_arms,
     drawn_pilots,
@@ -117,8 +117,8 @@ class Plan(Displayed, Frames):
     pairs: tuple[PairPlan, ...]  # all pairs with the control
     control_reward: float  # mean over the horizon, in the pilot
     control_reward_error: float  # its standard error
-    pilot_effect: float  # the pair's effect in the pilot, for orientation
-    pilot_effect_error: float  # its standard error
+    pilot_effect: float  # the pair's effect in the pilot, for orientation; on a copy without its estimated bias
+    pilot_effect_error: float  # its standard error; on a copy with the arms' error
     pilot_replications: int
     rows: tuple[DesignPlan, ...]  # at the horizon, the experiment's design first
     by_horizon: tuple[HorizonPlan, ...]  # the pilot's own effect, up to the horizon
@@ -248,14 +248,16 @@ def plan(  # noqa: PLR0913
         if isinstance(environment, Runs):
             copy = copied_arms(environment)
     by_design = pilots(experiment, environment if copy is None else copy.environment, pilot, makers)
-    shown = _PilotResult(*next(iter(by_design.items())), pairs)
-    runs, pair, values = shown.runs, shown.pair, shown.differences
+    design, runs = next(iter(by_design.items()))
+    drawn = None if copy is None else drawn_pilots(experiment, copy, runs.checkpoints)
+    shown = _PilotResult(design, runs, pairs, drawn)
+    pair, values = shown.pair, shown.differences
     analysis = request.with_control_reward(pair[1], *shown.control_reward)
-    max_effect = check_pilot(runs, analysis.effect)
+    # The arms' true means may differ by more than the copy's.
+    max_effect = check_pilot(runs, analysis.effect) if copy is None else None
     planner = _Planner(shown, analysis, timing)
     rows = tuple(planner.design_plan(design, of_design) for design, of_design in by_design.items())
     planned = rows[0]
-    drawn = [] if copy is None else drawn_pilots(experiment, pair, copy)
     check = None
     if verify:
         planned_pair = with_two_policies(experiment, pair, planned.replications)
@@ -266,11 +268,11 @@ def plan(  # noqa: PLR0913
         pair,
         planner.pair_plans(planned),
         *shown.control_reward,
-        *_mean_and_error(values),
+        *shown.effect(pair, -1),
         values.size,
         rows,
         planner.horizon_plans(),
-        planner.power_range(planned, drawn),
+        planner.power_range(planned),
         check,
         analysis.power,
         replications_for_skewness(values),
@@ -285,6 +287,10 @@ def plan(  # noqa: PLR0913
 
 def _pair_level(level: float, pairs: int) -> float:
     return 1 - (1 - level) / pairs if pairs > 1 else level
+
+
+def _control_rewards(runs: Runs, pair: Pair) -> Floats:
+    return runs.rewards[:, runs.policies.index(pair[1]), -1]
 
 
 def _mean_and_error(values: Floats) -> tuple[float, float]:
@@ -310,13 +316,15 @@ class _Timing(NamedTuple):
 class _PilotResult:
     """Pilot under the experiment's design, and its pair with the largest standard deviation, which is planned."""
 
-    def __init__(self, design: str, runs: Runs, pairs: Sequence[Pair]) -> None:
+    def __init__(
+        self, design: str, runs: Runs, pairs: Sequence[Pair], drawn: DrawnPilots | None
+    ) -> None:
         self.design, self.runs, self.pairs = design, runs, pairs
+        self.drawn = drawn  # None if the arms are not a copy
         self.paired = is_paired(runs)
         self.pair = self._widest_pair()
         self.differences = differences(runs, self.pair, -1)
-        rewards = runs.rewards[:, runs.policies.index(self.pair[1]), -1]
-        self.control_reward = _mean_and_error(rewards)
+        self.control_reward = _mean_and_error(_control_rewards(runs, self.pair))
 
     def _widest_pair(self) -> Pair:
         """Return the pair that needs most replications; raise `Invalid` if two policies never differ."""
@@ -327,6 +335,14 @@ class _PilotResult:
                     "environment, or leave one of them out"
                 )
         return max(self.pairs, key=self.sd)
+
+    def effect(self, pair: Pair, index: int) -> tuple[float, float]:
+        """Return a pair's effect and its standard error; on a copy without its bias, and with the arms' error."""
+        effect, error = _mean_and_error(differences(self.runs, pair, index))
+        if self.drawn is None:
+            return effect, error
+        bias, arms_error = self.drawn.bias_and_error(pair, index)
+        return effect - bias, math.hypot(error, arms_error)
 
     def sd(self, pair: Pair) -> float:
         return spread(self.runs, pair, -1, paired=self.paired)[0]
@@ -358,14 +374,15 @@ class _Planner(NamedTuple):
     def _horizon_plan(self, index: int) -> HorizonPlan:
         """Return the replications and users that show the pilot's own effect at a checkpoint."""
         runs, pair, paired = self.pilot.runs, self.pilot.pair, self.pilot.paired
-        effect, effect_error = _mean_and_error(differences(runs, pair, index))
+        effect, effect_error = self.pilot.effect(pair, index)
         sd, sd_error = spread(runs, pair, index, paired=paired)
         _, power, replications, level, _ = self.analysis
         if power is None and replications is not None:
             power = power_of(effect, sd, replications, level, paired=paired)
         else:
             # An effect that may be 0 may need any number of replications.
-            may_be_zero, power = abs(effect) <= 2 * effect_error, power or 0.0
+            drawn, power = self.pilot.drawn, power or 0.0
+            may_be_zero = abs(effect) <= 2 * effect_error or (drawn and drawn.admits_equal_arms)
             arguments = (effect, power, sd, level)
             replications = None if may_be_zero else replications_for(*arguments, paired=paired)
         horizon = int(runs.checkpoints[index])
@@ -378,23 +395,25 @@ class _Planner(NamedTuple):
     def pair_plans(self, planned: DesignPlan) -> tuple[PairPlan, ...]:
         plans = []
         for pair in self.pilot.pairs:
-            effect = _mean_and_error(differences(self.pilot.runs, pair, -1))
+            effect = self.pilot.effect(pair, -1)
             sd = self.pilot.sd(pair)
             power = self._power(planned, planned.effect, sd)
             plans.append(PairPlan(*pair, sd, *effect, power))
         return tuple(plans)
 
-    def power_range(self, planned: DesignPlan, drawn: Sequence[DrawnPilot]) -> tuple[float, float]:
+    def power_range(self, planned: DesignPlan) -> tuple[float, float]:
         """Return the power's range over the errors of the pilot's sd or, on a copy, over draws of the arms."""
-        if not drawn:
+        if self.pilot.drawn is None:
             margin = 2 * planned.sd_error
             sds = (planned.sd + margin, max(0.0, planned.sd - margin))
             low, high = (self._power(planned, planned.effect, sd) for sd in sds)
             return low, high
         powers, share = [planned.power], self.analysis.share
-        for pilot in drawn:
-            effect = planned.effect if share is None else share * abs(pilot.control_reward)
-            powers.append(self._power(planned, effect, pilot.sd))
+        for runs in self.pilot.drawn.on_draws:
+            sd, _ = spread(runs, self.pilot.pair, -1, paired=self.pilot.paired)
+            reward = float(_control_rewards(runs, self.pilot.pair).mean())
+            effect = planned.effect if share is None else share * abs(reward)
+            powers.append(self._power(planned, effect, sd))
         low, high = np.quantile(powers, POWER_QUANTILES).tolist()
         return low, high
 

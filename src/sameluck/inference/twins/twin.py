@@ -49,7 +49,7 @@ class Twin(DisplayedOnPages, Frames):
     Args:
         effects: The effect on the copy, without its estimated bias, and an interval of the true effect, for every
             pair and checkpoint. If the interval is withheld it has no bounds, and the effect is the long run's.
-            `reward` and `control_reward` are always the long run's.
+            `reward` and `control_reward` are always the long run's, and their difference has the bias.
         observed: The observed mean effects, with intervals from the spread on the copy.
         guaranteed: Intervals that hold at every look, for all pairs and horizons at once; for rewards 0 and 1.
         failures: Rare failures on the copy, whether or not an observed replication has met them.

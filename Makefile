@@ -45,6 +45,7 @@ bench: .venv/.for-test
 	$(BIN)/python benchmarks/live.py
 	$(BIN)/python benchmarks/losses.py
 	$(BIN)/python benchmarks/memory.py
+	$(BIN)/python benchmarks/on_call.py
 	$(BIN)/python benchmarks/peers.py
 	$(BIN)/python benchmarks/plans.py
 	$(BIN)/python benchmarks/promises.py

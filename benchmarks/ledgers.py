@@ -59,27 +59,28 @@ def _first_of(stacks, counts):
     return SettledEntries(np.full(arms.size, SHARED), arms, positions, stacks[arms, positions])
 
 
-def fill(add, policies, replications, *, whole):
-    """Write replications of experiment 1 by `add(table, rows)`; return the number of settled entries.
+def fill(add, policies, replications, *, whole, experiment=1):
+    """Write replications of an experiment by `add(table, rows)`; return the number of settled entries.
 
     The order in which entries were settled is invented; no measurement depends on it. Unless `whole`, assignments and
     reported rewards, which opening does not read, are left out.
     """
-    count = 0
+    count, first = 0, (experiment - 1) << 40
     for made in replications:
         size = made.settled.value.size
         # Ids grow with time, and go to the end of their index; hashes of units go anywhere in theirs.
-        ids = [f"asg_{count + k:032x}" for k in range(size)]
+        ids = [f"asg_{first + count + k:032x}" for k in range(size)]
         units = [f"{(count + k) * 0x9E3779B97F4A7C15 % 2**64:032x}"[::-1] for k in range(size)]
-        add("replication", [_replication(made, policies)])
-        add("entry", _entries(made, ids))
+        add("replication", [(experiment, *_replication(made, policies))])
+        add("entry", ((experiment, *row) for row in _entries(made, ids)))
         if whole:
             times = _times(made)
-            add("assignment", _assignments(made, ids, units, times))
+            rows = _assignments(made, ids, units, times)
+            add("assignment", ((id, experiment, *row) for id, *row in rows))
             values = zip(ids, made.settled.value.tolist(), times, strict=True)
             rewards = ((id, value, at + SPACING, "applied") for id, value, at in values)
             add("reward_event", rewards)
-            add("arrival", ((1, unit, 1) for unit in units))
+            add("arrival", ((experiment, unit, 1) for unit in units))
         count += size
     return count
 
@@ -87,7 +88,7 @@ def fill(add, policies, replications, *, whole):
 def _replication(made, policies):
     opened, size = STARTED + made.number * SPACING, made.settled.value.size
     state, ended = ("complete", opened + TOGETHER * SPACING) if made.complete else ("open", None)
-    return 1, made.number, state, size, made.settled.digest(), size, policies, opened, ended
+    return made.number, state, size, made.settled.digest(), size, policies, opened, ended
 
 
 def _times(made):
@@ -106,50 +107,50 @@ def _entries(made, ids):
     values = made.settled.value.tolist()
     rows = zip(ids, _addresses(made), values, _times(made), strict=True)
     for k, (id, address, value, at) in enumerate(rows, 1):
-        yield 1, made.number, *address, "settled", id, None, value, "observed", k, at + SPACING
+        yield made.number, *address, "settled", id, None, value, "observed", k, at + SPACING
     for entry in made.outstanding:
-        yield 1, made.number, *entry, "wanted", None, None, None, None, None, None
+        yield made.number, *entry, "wanted", None, None, None, None, None, None
 
 
 def _assignments(made, ids, units, times):
     for id, unit, address, at in zip(ids, units, _addresses(made), times, strict=True):
-        yield id, 1, made.number, *address, unit, at, None, None
+        yield id, made.number, *address, unit, at, None, None
 
 
-def fill_sqlite(path, policies, replications, *, whole=True):
-    """Replace the ledger of the only experiment in a SQLite file."""
+def fill_sqlite(path, policies, replications, *, whole=True, experiment=1):
+    """Replace the ledger of an experiment in a SQLite file."""
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("PRAGMA synchronous = OFF")
         connection.execute("PRAGMA cache_size = -500000")
         connection.execute("BEGIN IMMEDIATE")
-        connection.execute("DELETE FROM entry")
-        connection.execute("DELETE FROM replication")
+        for table in ("entry", "replication"):
+            connection.execute(f"DELETE FROM {table} WHERE experiment = {experiment}")
 
         def add(table, rows):
             marks = ", ".join("?" * len(COLUMNS[table].split(",")))
             connection.executemany(f"INSERT INTO {table} ({COLUMNS[table]}) VALUES ({marks})", rows)
 
-        count = fill(add, policies, replications, whole=whole)
+        count = fill(add, policies, replications, whole=whole, experiment=experiment)
         connection.execute("COMMIT")
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     return count
 
 
-def fill_postgres(url, policies, replications, *, whole=True):
-    """Replace the ledger of the only experiment in a PostgreSQL database."""
+def fill_postgres(url, policies, replications, *, whole=True, experiment=1):
+    """Replace the ledger of an experiment in a PostgreSQL database."""
     import psycopg
 
     with psycopg.connect(url) as connection:
         connection.execute("SET session_replication_role = replica")  # no foreign keys, one by one
-        connection.execute("DELETE FROM entry")
-        connection.execute("DELETE FROM replication")
+        for table in ("entry", "replication"):
+            connection.execute(f"DELETE FROM {table} WHERE experiment = {experiment}")
 
         def add(table, rows):
             with connection.cursor().copy(f"COPY {table} ({COLUMNS[table]}) FROM STDIN") as copy:
                 for row in rows:
                     copy.write_row(row)
 
-        count = fill(add, policies, replications, whole=whole)
+        count = fill(add, policies, replications, whole=whole, experiment=experiment)
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("VACUUM ANALYZE")  # as the server does by itself before long
     return count

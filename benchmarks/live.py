@@ -681,16 +681,16 @@ def growth(places, size, goals):
     return figures
 
 
-def fill_growing(name, address, entries):
-    """Write a ledger with open replications, and return its number of settled entries."""
+def fill_growing(name, address, entries, title="bench", number=1):
+    """Write the ledger of the store's next experiment, with open replications; return its settled entries."""
     complete = max(2, entries // LOOKED["entries"] - LOOKED["open"] // 2)
     experiment = experiment_of(LOOKED["horizon"], 2 * complete + LOOKED["open"])
     reaches = [LOOKED["horizon"]] * complete + [LOOKED["horizon"] // 2] * LOOKED["open"]
     with sl.open(address) as store:
-        store.start("bench", experiment, options=options_of(LOOKED["open"]))
+        store.start(title, experiment, options=options_of(LOOKED["open"]))
     fill = ledgers.fill_postgres if name == "PostgreSQL" else ledgers.fill_sqlite
-    where = address.removeprefix("sqlite:///")
-    return fill(where, len(POLICIES), ledgers.make(experiment, reaches, MEANS))
+    where, made = address.removeprefix("sqlite:///"), ledgers.make(experiment, reaches, MEANS)
+    return fill(where, len(POLICIES), made, experiment=number)
 
 
 def looks_at(address):

@@ -3,6 +3,7 @@
 import json
 import socket
 import time
+from urllib.parse import quote
 
 import pytest
 
@@ -29,10 +30,10 @@ def connected(server):
     return socket.create_connection((host, int(port)), timeout=20)
 
 
-def post(server, body, *headers, host="localhost", name="wire"):
+def post(server, body, *headers, host="localhost", path="wire/assignments"):
     """A request for an arm, in bytes."""
     head = [
-        f"POST /v1/experiments/{name}/assignments HTTP/1.1",
+        f"POST /v1/experiments/{path} HTTP/1.1",
         f"Host: {host}",
         f"Authorization: Bearer {server.process.token}",
         "Content-Type: application/json",
@@ -97,6 +98,26 @@ def test_a_client_that_goes_while_it_sends_is_no_failure_of_the_server(wire, cap
             time.sleep(0.02)
         assert 'status="500"' not in http.get("/metrics").text
     assert not caplog.records
+
+
+@pytest.mark.parametrize(
+    ("route", "body"),
+    [("assignments", {"unit": "gone"}), ("assignments/batch", {"units": ["gone", "gone too"]})],
+)
+def test_a_unit_whose_client_has_gone_before_the_answer_is_not_enrolled(wire, route, body):
+    """A request may be read long after its client gave up, while the service starts for instance."""
+    name = f"left at {route}".replace("/", " ")
+    count, until = len(body.get("units", ["gone"])), time.monotonic() + 20
+    with wire.client() as client:
+        live = client.start(name, SOCKS, options={"open_replications": 3})
+        with connected(wire) as connection:
+            path = f"{quote(name)}/{route}"
+            connection.sendall(post(wire, json.dumps(body).encode(), path=path))
+        while live.status().voided < count:
+            assert time.monotonic() < until
+            live.assign("somebody")  # a transaction
+            time.sleep(0.02)
+        assert live.assign("gone").reason == "ASSIGNED"
 
 
 @pytest.mark.slow

@@ -10,6 +10,7 @@ import time
 import pytest
 
 import sameluck as sl
+from sameluck.service import prometheus
 from sameluck.service.limits import Limits
 
 
@@ -354,6 +355,33 @@ def test_metrics_have_statuses_rewards_and_errors(served, caplog):
     assert (ready.status_code, ready.json()) == (200, {"status": "degraded"})
     lines = [line for line in caplog.messages if "is failed" in line]
     assert lines == ["sameluck: experiment 'socks' is failed (was running): a policy disagrees"]
+
+
+def test_metrics_of_many_experiments_are_short_and_each_is_returned_on_request(served, monkeypatch):
+    monkeypatch.setattr(prometheus, "MAX_COUNTED", 2)
+    for number in range(4):
+        served.start(name=f"socks {number}")
+    served.reward(served.assign("u", "socks 0").json()["id"], 1.0)
+    served.http.post("/v1/experiments/socks%203/stop", json={"drain": False})
+    text = served.http.get("/metrics").text
+    assert re.findall(r'experiment_users{experiment="(.*)"}', text) == ["socks 1", "socks 2"]
+    assert re.findall(r'experiment_status{experiment="socks (.)"', text) == ["0", "1", "2"]
+    assert 'sameluck_experiments{status="running"} 3.0' in text
+    assert 'sameluck_experiments{status="stopped"} 1.0' in text
+    assert "sameluck_experiments_left_out 1.0" in text
+    assert "last_reward_timestamp_seconds{" not in text
+    names = {"experiment": ["socks 0", "socks 3"]}
+    text = served.http.get("/metrics", params=names).text
+    assert re.findall(r'experiment_users{experiment="(.*)"} (.*)', text) == [
+        ("socks 0", "1.0"),
+        ("socks 3", "0.0"),
+    ]
+    assert 'sameluck_experiment_status{experiment="socks 3",status="stopped"} 1.0' in text
+    assert 'last_reward_timestamp_seconds{experiment="socks 0"}' in text
+    assert "sameluck_responses" not in text, "two jobs of Prometheus would count requests twice"
+    unknown = served.http.get("/metrics", params={"experiment": ["socks 0", "hats"]})
+    assert codes(unknown) == (404, "unknown")
+    assert "hats" in unknown.json()["detail"]
 
 
 def test_limits_are_those_of_the_service(serve):

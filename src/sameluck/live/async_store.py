@@ -140,7 +140,7 @@ class AsyncLiveExperiment(_Awaited[LiveExperiment]):
         self.options, self.started_at = synchronous.options, synchronous.started_at
         assign = synchronous.enrolment.assign_batch
         self._assigning: dict[bool, BatchedCall[Unit, Assignment]] = {
-            strict: BatchedCall(partial(assign, strict=strict), self._mark_undelivered)
+            strict: BatchedCall(partial(assign, strict=strict), self.mark_undelivered)
             for strict in (False, True)
         }
         self._rewarding: BatchedCall[tuple[str | None, float], Receipt] = BatchedCall(
@@ -181,7 +181,8 @@ class AsyncLiveExperiment(_Awaited[LiveExperiment]):
         live.enrolment.count([answer])
         return answer
 
-    def _mark_undelivered(self, unit: Unit, answer: Assignment | BaseException) -> None:
+    def mark_undelivered(self, unit: Unit, answer: Assignment | BaseException) -> None:
+        """Let the next transactions void the assignment of an answer that its unit did not get."""
         # Only a new assignment is voided: a returning unit has seen its arm before.
         if isinstance(answer, Assignment) and answer.reason == records.ASSIGNED and answer.id:
             enrolment = self.synchronous.enrolment

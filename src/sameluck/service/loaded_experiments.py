@@ -105,6 +105,14 @@ class LoadedExperiments:
         self._remember(name, answers)
         return answers
 
+    def mark_undelivered(
+        self, name: str, units: Sequence[Unit], answers: Sequence[Assignment | SameluckError]
+    ) -> None:
+        """Let the next transactions void new assignments of units whose client has gone."""
+        if loaded := self._loaded.get(name):
+            for unit, answer in zip(units, answers, strict=True):
+                loaded.coroutines.mark_undelivered(unit, answer)
+
     async def reward(self, id: str, value: float) -> Receipt:
         async def reward(loaded: Loaded) -> Receipt:
             receipt = await loaded.coroutines.reward(id, value)
@@ -261,7 +269,7 @@ class LoadedExperiments:
         try:
             await self.change_store(actor, lambda store: store.delete(name, reason=reason))
         except Unknown:
-            raise _no_experiment(name) from None
+            raise no_experiment(name) from None
         self._loaded.pop(name, None)
 
     # Loading
@@ -290,7 +298,7 @@ class LoadedExperiments:
             try:
                 live = self.store.peek(name, makers=self.makers)
             except Unknown:
-                raise _no_experiment(name) from None
+                raise no_experiment(name) from None
             return work(live)
 
         if name not in self._loaded:
@@ -355,7 +363,7 @@ class LoadedExperiments:
             current = await self._async_store.peek(name, makers=self.makers)
         except Unknown:
             self._loaded.pop(name, None)
-            raise _no_experiment(name) from None
+            raise no_experiment(name) from None
         if current.id != loaded.live.id:
             self._loaded.pop(name, None)
         return current.id != loaded.live.id
@@ -367,7 +375,7 @@ class LoadedExperiments:
                 try:
                     live = self.store.load(name, makers=self.makers)
                 except Unknown:  # whose message would name the other experiments
-                    raise _no_experiment(name) from None
+                    raise no_experiment(name) from None
                 except Diverged:  # failed, or run by other code: users get the fallback arm
                     live = self.store.peek(name, makers=self.makers)
                 self._loaded[name] = Loaded(live, AsyncLiveExperiment(live, self._async_store))
@@ -397,7 +405,7 @@ def _as_actor(actor: str, work: Callable[[S], T], subject: S) -> T:
         return work(subject)
 
 
-def _no_experiment(name: str) -> Unknown:
+def no_experiment(name: str) -> Unknown:
     return Unknown(f"no experiment {shown(name)} in this store")
 
 

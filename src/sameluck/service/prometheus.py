@@ -10,24 +10,26 @@ import asyncio
 import json
 import logging
 import time
+from collections import Counter as Counted
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
-from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.exposition import generate_latest
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from sameluck.errors import SameluckError, Unavailable
 from sameluck.live.calls.timing import time_limit
-from sameluck.live.databases.rows import StateRow
+from sameluck.live.databases.rows import ENDED, StateRow
 from sameluck.live.records import Status
 from sameluck.live.store import Store
-from sameluck.service.loaded_experiments import LoadedExperiments
+from sameluck.service.loaded_experiments import LoadedExperiments, no_experiment
 from sameluck.service.problems import MEDIA_TYPE
 
 COUNTS = ("users", "settled", "defaulted", "waiting", "wanted", "voided", "complete", "opened")
 CLIENT_GONE = 499  # nginx's status for a request whose client has gone
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0)
+MAX_COUNTED = 20  # experiments whose counts are returned unless some are named
 READ_SECONDS = 1.0  # for the counts and statuses of experiments
 
 _log = logging.getLogger("sameluck")
@@ -89,53 +91,62 @@ class Metrics:
         return any(row.status == "failed" for row in (self._states or {}).values())
 
     def text(
-        self, statuses: Sequence[Status] | None, rewarded_at: Mapping[str, float]
-    ) -> tuple[bytes, int, dict[str, str]]:
-        """Return the body, the status and the headers of a response; `statuses` is None without a database."""
-        experiments = CollectorRegistry()
-        Gauge(
-            "sameluck_database_up",
-            "1 if the counts of experiments could be read",
-            registry=experiments,
-        ).set(statuses is not None)
-        state = Gauge(
-            "sameluck_experiment_status",
-            "1 for the status of an experiment, when it was last read",
-            ("experiment", "status"),
-            registry=experiments,
+        self,
+        statuses: Sequence[Status] | None,
+        rewarded_at: Mapping[str, float],
+        names: Sequence[str] = (),
+    ) -> bytes:
+        """Return the metrics as text.
+
+        Args:
+            statuses: Of all experiments, the oldest first; None without a database.
+            rewarded_at: When this process last accepted a reward, by experiment.
+            names: Return the metrics of these experiments, and no others. If empty, return requests, errors, the
+                statuses of active experiments and the counts of the newest active experiments.
+        """
+        states = list((self._states or {}).values())
+        active = [row.name for row in states if row.status not in ENDED]
+        counted = set(names or active[-MAX_COUNTED:])
+        registry = CollectorRegistry()
+        _gauge(registry, "database_up", "1 if the counts of experiments could be read").set(
+            statuses is not None
         )
-        for name, row in (self._states or {}).items():
-            state.labels(name, row.status).set(1)
-        rewarded = Gauge(
-            "sameluck_experiment_last_reward_timestamp_seconds",
-            "When this process last accepted a reward",
-            ("experiment",),
-            registry=experiments,
-        )
-        for name, seconds in rewarded_at.items():
-            rewarded.labels(name).set(seconds)
-        counts = {
-            name: Gauge(
-                f"sameluck_experiment_{name}",
-                f"Status of an experiment: {name}",
-                ("experiment",),
-                registry=experiments,
-            )
-            for name in COUNTS
-        }
-        answers = Gauge(
-            "sameluck_experiment_answers",
-            "Assignments by the reason of the answer",
-            ("experiment", "reason"),
-            registry=experiments,
-        )
-        for status in statuses or ():
-            for name, gauge in counts.items():
-                gauge.labels(status.name).set(getattr(status, name))
-            for reason, calls in status.answers.items():
-                answers.labels(status.name, reason).set(calls)
-        content = generate_latest(self._registry) + generate_latest(experiments)
-        return content, 200, {"Content-Type": CONTENT_TYPE_LATEST}
+        if not names:
+            number = _gauge(registry, "experiments", "Number of experiments", "status")
+            for status, count in Counted(row.status for row in states).items():
+                number.labels(status).set(count)
+            title = "Active experiments whose counts are left out; ask for them by name"
+            left_out = _gauge(registry, "experiments_left_out", title)
+            left_out.set(len(active) - len(counted))
+        title = "1 for the status of an experiment, when it was last read"
+        state = _gauge(registry, "experiment_status", title, "experiment", "status")
+        for row in states:
+            if row.name in (names or active):
+                state.labels(row.name, row.status).set(1)
+        title = "When this process last accepted a reward"
+        rewarded = _gauge(registry, "experiment_last_reward_timestamp_seconds", title, "experiment")
+        for name in counted & rewarded_at.keys():
+            rewarded.labels(name).set(rewarded_at[name])
+        _add_counts(registry, [status for status in statuses or () if status.name in counted])
+        own = b"" if names else generate_latest(self._registry)
+        return own + generate_latest(registry)
+
+
+def _gauge(registry: CollectorRegistry, name: str, title: str, *labels: str) -> Gauge:
+    return Gauge(f"sameluck_{name}", title, labels, registry=registry)
+
+
+def _add_counts(registry: CollectorRegistry, statuses: Sequence[Status]) -> None:
+    for name in COUNTS:
+        title = f"Status of an experiment: {name}"
+        gauge = _gauge(registry, f"experiment_{name}", title, "experiment")
+        for status in statuses:
+            gauge.labels(status.name).set(getattr(status, name))
+    title = "Assignments by the reason of the answer"
+    answers = _gauge(registry, "experiment_answers", title, "experiment", "reason")
+    for status in statuses:
+        for reason, calls in status.answers.items():
+            answers.labels(status.name, reason).set(calls)
 
 
 async def watch_states(experiments: LoadedExperiments, metrics: Metrics) -> None:
@@ -147,9 +158,12 @@ async def watch_states(experiments: LoadedExperiments, metrics: Metrics) -> None
 
 
 async def read_metrics(
-    experiments: LoadedExperiments, metrics: Metrics
-) -> tuple[bytes, int, dict[str, str]]:
-    """Return what `Metrics.text` returns, within a second even if the database does not answer."""
+    experiments: LoadedExperiments, metrics: Metrics, names: Sequence[str]
+) -> bytes:
+    """Return what `Metrics.text` returns, within a second even if the database does not answer.
+
+    Raise `Unknown` if the database has no experiment of a name.
+    """
 
     def read(store: Store) -> list[Status]:
         with time_limit(READ_SECONDS):  # the thread ends too
@@ -160,7 +174,10 @@ async def read_metrics(
         async with asyncio.timeout(READ_SECONDS):
             statuses = await experiments.read_store(read)
             metrics.note_states([StateRow(row.name, row.status, row.reason) for row in statuses])
-    return metrics.text(statuses, experiments.rewarded_at)
+    if statuses is not None:
+        for name in set(names).difference(status.name for status in statuses):
+            raise no_experiment(name)
+    return metrics.text(statuses, experiments.rewarded_at, names)
 
 
 class Measured:

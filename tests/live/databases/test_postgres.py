@@ -241,6 +241,21 @@ def test_an_assignment_is_voided_once_the_call_that_made_it_has_ended(postgres_u
         assert live.status().voided == 1
 
 
+def test_units_are_voided_once_calls_for_them_have_ended(postgres_url):
+    """The commit of a process that was killed may be under way, although the unit does not look enrolled."""
+    with sl.open(postgres_url, timeout=30) as store:
+        live = Scenario(lambda _: store).start()
+        with psycopg.connect(postgres_url) as busy:
+            number = lock_number(live.enrolment.unit_hash("unit"))
+            busy.execute("SELECT pg_advisory_xact_lock(%s)", [number])
+            voiding = threading.Thread(target=live.void_units, args=[["unit"]])
+            voiding.start()
+            voiding.join(0.3)
+            assert voiding.is_alive()
+        voiding.join(30)
+        assert not voiding.is_alive()
+
+
 def test_a_unit_that_returns_while_its_assignment_is_voided_gets_another(postgres_url, monkeypatch):
     """Its first call had no answer in time, so that its assignment is voided; the next one is told what counts."""
     voiding, void = threading.Event(), OpenReplications.void

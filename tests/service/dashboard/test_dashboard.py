@@ -2,7 +2,9 @@
 
 import re
 import threading
+import time
 from html import unescape
+from types import SimpleNamespace
 from urllib.parse import quote
 
 import pytest
@@ -349,7 +351,7 @@ def test_the_list_looks_again_only_at_experiments_that_changed(served, log_in, m
     browser.get("/")
     make = overview._overview
     monkeypatch.setattr(
-        overview, "_overview", lambda live, before: looks.append(live.name) or make(live, before)
+        overview, "_overview", lambda live, *others: looks.append(live.name) or make(live, *others)
     )
     monkeypatch.setattr(overview, "FRESH_SECONDS", 0.0)
     assert browser.get("/").status_code == 200
@@ -358,6 +360,30 @@ def test_the_list_looks_again_only_at_experiments_that_changed(served, log_in, m
     served.http.post("/v1/experiments/socks%202/stop", json={"drain": False})
     assert "ended" in browser.get("/").text
     assert sorted(looks) == ["socks 1", "socks 2"]
+
+
+def test_the_list_checks_the_health_of_experiments_once_a_minute_and_a_page_more_often(
+    served, log_in, monkeypatch
+):
+    served.start()
+    browser, checks, now = log_in(), [], time.monotonic()
+    diagnostics = LiveExperiment.diagnostics
+    monkeypatch.setattr(
+        LiveExperiment, "diagnostics", lambda live: checks.append(live) or diagnostics(live)
+    )
+
+    def checked_after(path, seconds):
+        before = len(checks)
+        monkeypatch.setattr(overview, "time", SimpleNamespace(monotonic=lambda: now + seconds))
+        assert browser.get(path).status_code == 200
+        return len(checks) - before
+
+    assert checked_after("/", 0) == 1
+    served.assign("ann")
+    assert checked_after("/", 20) == 0, "a changed status needs no check"
+    assert checked_after("/experiments/socks", 40) == 1
+    assert checked_after("/", 70) == 0, "the page has checked"
+    assert checked_after("/", 101) == 1, "nothing has changed for a minute"
 
 
 @pytest.mark.parametrize(("cells", "count"), [(20, 40), (4_000, 25), (20_000, 10)])

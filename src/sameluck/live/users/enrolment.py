@@ -280,10 +280,17 @@ class Enrolment:
         return Assignment(id, self._arm_names[arm], enrolled=True, reason=reason)
 
     def assignment_of(self, unit_hash: str) -> str | None:
-        """Return the id of a unit's assignment; None if the unit is not enrolled."""
-        values: Values = {"experiment": self._id, "unit": unit_hash}
-        read = self._replications.database.read
-        return read(lambda t: t.fetch_one(EnrolmentRow, "enrolment", **values)).id
+        """Return the id of a unit's assignment; None if the unit is not enrolled.
+
+        A call that enrols the unit at this moment ends first, even if its process was killed during the commit.
+        """
+
+        def work(transaction: Transaction) -> str | None:
+            transaction.lock([unit_hash])
+            values: Values = {"experiment": self._id, "unit": unit_hash}
+            return transaction.fetch_one(EnrolmentRow, "enrolment", **values).id
+
+        return self._replications.write(work)
 
     # Assignments whose units did not get their arm
 

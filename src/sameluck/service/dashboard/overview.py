@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
 from sameluck.errors import SameluckError
@@ -26,7 +27,8 @@ from sameluck.service.dashboard.verdicts import Verdict, summary_of, verdict_of
 from sameluck.service.loaded_experiments import LoadedExperiments
 
 FRESH_SECONDS, CHECKED_SECONDS = 0.9, 10.0
-ENDED_SECONDS = 60.0  # between two looks of the list at an experiment that has ended
+# Between two health checks for the list. Checks take most of a look's time, and the list has up to 100 rows.
+LIST_SECONDS = 60.0
 COLOURS = 4  # with more policies than this none has a colour
 
 
@@ -97,14 +99,18 @@ class Overviews:
             1
         )  # one row of the list at a time, so that a page does not wait for all rows
 
-    async def of(self, experiments: LoadedExperiments, name: str) -> Overview:
+    async def of(
+        self, experiments: LoadedExperiments, name: str, checked_seconds: float = CHECKED_SECONDS
+    ) -> Overview:
         """Return the overview of an experiment: at most a second old, or the one that is being computed.
 
         Unlike other looks, visitors join it after it has begun, unless a visitor has changed the experiment since.
+        Health checks that are older than `checked_seconds` are made again.
         """
         begun_at, task = self._under_way.get(name, (0.0, None))
         if task is None or task.done() or begun_at < self._changed_at.get(name, 0.0):
-            task = asyncio.create_task(experiments.look(name, self._of, "overview"))
+            look = partial(self._of, checked_seconds=checked_seconds)
+            task = asyncio.create_task(experiments.look(name, look, "overview", checked_seconds))
             # Retrieved, or asyncio would log the error after every visitor has left.
             task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
             self._under_way[name] = time.monotonic(), task
@@ -134,7 +140,7 @@ class Overviews:
 
     async def _in_turn(self, experiments: LoadedExperiments, name: str) -> Overview:
         async with self._turn:
-            return await self.of(experiments, name)
+            return await self.of(experiments, name, LIST_SECONDS)
 
     def _is_current(self, status: Status) -> bool:
         """Return True if the overview shows this status, and its health checks are not due."""
@@ -143,14 +149,15 @@ class Overviews:
             return False
         # Calls that are counted in memory are not in the statuses of a store.
         same = overview.status._replace(answers={}) == status._replace(answers={})
-        seconds = ENDED_SECONDS if status.status in ENDED else CHECKED_SECONDS
-        return same and time.monotonic() < overview.at + seconds
+        # An ended experiment is not checked again.
+        since = overview.at if status.status in ENDED else overview.checked_at
+        return same and time.monotonic() < since + LIST_SECONDS
 
-    def _of(self, live: LiveExperiment) -> Overview:
+    def _of(self, live: LiveExperiment, checked_seconds: float) -> Overview:
         before = self._overviews.get(live.name)
         changed_at = self._changed_at.get(live.name, 0.0)
         if before is None or time.monotonic() > before.at + FRESH_SECONDS or before.at < changed_at:
-            self._overviews[live.name] = before = _overview(live, before)
+            self._overviews[live.name] = before = _overview(live, before, checked_seconds)
         return before
 
     def forget(self, name: str) -> None:
@@ -158,12 +165,12 @@ class Overviews:
         self._changed_at[name] = time.monotonic()
 
 
-def _overview(live: LiveExperiment, before: Overview | None) -> Overview:
+def _overview(live: LiveExperiment, before: Overview | None, checked_seconds: float) -> Overview:
     status, history, now = live.status(), live.history(), time.monotonic()
     if before is not None and before.history != history:
         before = None  # policies may have been added or users erased
     is_due = before is None or (
-        before.status.status not in ENDED and now > before.checked_at + CHECKED_SECONDS
+        before.status.status not in ENDED and now > before.checked_at + checked_seconds
     )
     if before is not None and before.status == status and not is_due:
         return before._replace(at=now)

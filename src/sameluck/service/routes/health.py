@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Request, Response
-from pydantic import BaseModel
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request, Response
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+from pydantic import BaseModel, Field
 
 from sameluck.service.access import ReadCaller, Service
 from sameluck.service.documents import respond
@@ -42,9 +45,16 @@ async def readyz(request: Request) -> Response:
         200: {"content": {"text/plain": {}}, "description": "The text format of Prometheus"}
     },
 )
-async def metrics(request: Request, caller: ReadCaller) -> Response:
-    """Return requests, errors and the counts of every experiment in the text format of Prometheus.
+async def metrics(
+    request: Request,
+    caller: ReadCaller,
+    experiment: Annotated[list[Annotated[str, Field(max_length=200)]] | None, Query()] = None,
+) -> Response:
+    """Return metrics in the text format of Prometheus.
 
-    While the database is unavailable, the counts are left out and `sameluck_database_up` is 0.
+    Without a name: requests, errors, the statuses of active experiments, and the counts of the newest 20 of them.
+    With `experiment`, which may be repeated: all metrics of these experiments, and no others. While the database is
+    unavailable, the counts are left out and `sameluck_database_up` is 0.
     """
-    return Response(*await read_metrics(caller.experiments, request.app.state.metrics))
+    text = await read_metrics(caller.experiments, request.app.state.metrics, experiment or ())
+    return Response(text, media_type=CONTENT_TYPE_LATEST)

@@ -162,15 +162,11 @@ CASES = {
 # Replications of the cells in which the effect's interval is measured, where they are not 1
 CASE_COUNTS = {
     **dict.fromkeys(("equal, 2 arms", "equal, 3 arms", "equal, 10 arms"), (1, 2, 5)),
-    **dict.fromkeys(("equal, 3%", ".52 / .50 / .48", "ratings"), (1, 2)),
     "equal, Gaussian": (1, 2, 5),
-    "example 3": (1, 5),
-    **dict.fromkeys(("revenue", "equal, revenue"), (2, 5)),
-    "near-tie, Thompson": (),
-    "10 arms": (),
-    "example 1, T = 5,000": (),
-    "rare: UCB1(0.1), .9 / .6": (),
-    "rare: epsilon 0, .95 / .5, T = 5,000": (),
+    **dict.fromkeys(("revenue", "equal, revenue"), (2,)),
+    **dict.fromkeys(("near-tie, Thompson", "10 arms", "10 arms, a bad arm"), ()),
+    **dict.fromkeys(("example 1, T = 50", "example 1, T = 5,000"), ()),
+    **dict.fromkeys(("rare: UCB1(0.1), .9 / .6", "rare: epsilon 0, .95 / .5, T = 5,000"), ()),
 }
 
 
@@ -280,7 +276,7 @@ def add(sums: Sums, line: dict[str, Any]) -> None:
     judged = {"mean": line["mean"]}
     if "copy" in line:
         judged["copy"] = line["copy"]
-        sums["copy effect"] += line["effect"]
+        sums.update({"copy effect": line["effect"], "copy effect with bias": line["on copy"]})
     if "t" in line:
         judged["t"] = line["t"]
     for name, (missed, width) in judged.items():
@@ -318,20 +314,23 @@ def keep() -> None:
 
 
 def tables(truths: dict[str, float], cells: Cells) -> Iterator[str]:
-    """Yield the tables: the interval of the effect on the copy, and everything that needs the long run alone."""
+    """Yield the tables: the interval of the effect at the default effort, and what needs the long run alone."""
     names = [(name, count) for name in CASES for count in COUNTS]
-    measured = "experiments | miss % / half-width / bias"
-    yield f"| case | M | true effect | {measured} | draws as by default: {measured} |"
-    yield "|---|---|---|---|---|---|---|"
+    yield "| case | M | true effect | intervals | withheld | missed | half-width | bias | bias on the copy |"
+    yield "|---|---|---|---|---|---|---|---|---|"
     for name, count in names:
-        both = [cells[effort, name, count] for effort in ("brief", "draws")]
-        if any(sums["copy given"] for sums in both):
-            texts = [
-                text
-                for sums in both
-                for text in (_count(sums, "copy given"), judged(sums, "copy", truths[name]))
-            ]
-            yield _row(name, count, f"{truths[name]:.3g}", *texts)
+        sums = cells["default", name, count]
+        if given := sums["copy given"]:
+            yield _row(
+                name,
+                count,
+                f"{truths[name]:.3g}",
+                f"{given:.0f}",
+                f"{sums['experiments'] - given:.0f}",
+                f"{sums['copy missed']:.0f}",
+                f"{sums['copy width'] / given:.3g}",
+                *(f"{sums[effect] / given - truths[name]:.2g}" for effect in EFFECTS),
+            )
     yield ""
     yield (
         "| case | M | experiments | around the mean: miss % / half-width | t | arms outside the guaranteed set % | "
@@ -348,6 +347,9 @@ def tables(truths: dict[str, float], cells: Cells) -> Iterator[str]:
         yield _row(name, count, _count(sums, "experiments"), *around, outside, *shares)
 
 
+EFFECTS = ("copy effect", "copy effect with bias")
+
+
 def _row(*cells: object) -> str:
     return f"| {' | '.join(map(str, cells))} |"
 
@@ -360,13 +362,12 @@ def _share(sums: Sums, name: str, of: str) -> str:
     return f"{100 * sums[name] / sums[of]:.1f}" if sums[of] else "-"
 
 
-def judged(sums: Sums, name: str, true: float | None = None) -> str:
-    """Return the misses and half-width of an interval as text, and the bias of the effect if the truth is given."""
+def judged(sums: Sums, name: str) -> str:
+    """Return the misses and half-width of an interval as text."""
     if not (given := sums[f"{name} given"]):
         return "-"
     width = sums[f"{name} width"] / max(1, sums[f"{name} finite"])
-    text = f"{100 * sums[f'{name} missed'] / given:.1f} / {width:.3g}"
-    return text if true is None else f"{text} / {sums[f'{name} effect'] / given - true:.2g}"
+    return f"{100 * sums[f'{name} missed'] / given:.1f} / {width:.3g}"
 
 
 def drifting_runs(count: int, fall: float, seed: int, horizon: int = 1_000) -> sl.Runs:

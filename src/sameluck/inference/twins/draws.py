@@ -101,18 +101,13 @@ def draw_arms(copy: ArmCopy, count: int, generator: np.random.Generator) -> Draw
     )
 
 
-class Controls(NamedTuple):
-    """Control variates: for each pair and checkpoint, the weight of the pulls' part in the difference."""
-
-    weights: Floats
-
-    def combine(self, differences: Floats, expected: Floats) -> Floats:
-        """Return D + c (P - D)."""
-        return differences + self.weights * (expected - differences)
+def controlled(differences: Floats, expected: Floats, weights: Floats) -> Floats:
+    """Return D + c (P - D), with a weight c for each pair and checkpoint."""
+    return differences + weights * (expected - differences)
 
 
-def best_controls(long_run: LongRun) -> Controls:
-    """Return the weights of the smallest variance on the copy."""
+def best_controls(long_run: LongRun) -> Floats:
+    """Return the weights c of the smallest variance on the copy (pair, checkpoint)."""
     means = np.array(long_run.copy.environment.means)
     weights = []
     for pair in range(len(long_run.simulator.pairs)):
@@ -122,7 +117,7 @@ def best_controls(long_run: LongRun) -> Controls:
         squares = (noise**2).sum(axis=0)
         products = (values * noise).sum(axis=0)
         weights.append(np.where(squares > 0, products / np.where(squares > 0, squares, 1.0), 1.0))
-    return Controls(np.array(weights))
+    return np.array(weights)
 
 
 class WeightedEffects:
@@ -140,7 +135,7 @@ class WeightedEffects:
         shape = long_run.runs.pulls.shape[1:]
         # Without pulls there is nothing to control: the weights are 0.
         self.with_pulls = np.prod(shape[:-1]) * (1 + shape[-1]) <= MAX_COLUMNS
-        self.controls = best_controls(long_run) if self.with_pulls else Controls(np.zeros(1))
+        self.controls = best_controls(long_run) if self.with_pulls else np.zeros(1)
         columns = (*shape[:-1], 1 + shape[-1] * self.with_pulls)
         self.on_estimate, self.on_draws = (
             WeightedSums(coefficients, np.array(planned, float), columns) for _ in range(2)
@@ -154,9 +149,8 @@ class WeightedEffects:
         starts = range(first, first + count * len(self.drawn.environments), count)
         ranges = [range(start, start + count) for start in starts]
         waiting: list[Revealed] = []
-        for runs in self.simulator.run_each(
-            list(zip(self.drawn.environments, ranges, strict=True))
-        ):
+        tasks = list(zip(self.drawn.environments, ranges, strict=True))
+        for runs in self.simulator.run_each(tasks):
             waiting.append(self._revealed(runs))
             # Weights of a whole block at once, because short arrays would be dominated by the overhead of NumPy.
             if len(waiting) * count >= self.block or runs.first == ranges[-1].start:
@@ -183,17 +177,17 @@ class WeightedEffects:
 
         The axes of each are pair and checkpoint, after the end. The first counts independent draws only.
         """
-        totals, independent = (values.sum(axis=0), weights.sum(axis=0)), self.drawn.independent
-        draws = draws[:independent]
+        all_values, all_weights = values.sum(axis=0), weights.sum(axis=0)
+        count = self.drawn.independent
+        draws = draws[:count]
         centred = draws - draws.mean(axis=0)
         ends, sums, squares = [], np.zeros_like(draws), np.zeros_like(draws)
-        for group in zip(values, weights, strict=True):
-            left = self._effects(
-                *(total - in_group for total, in_group in zip(totals, group, strict=True))
-            )[1:]
-            ends.append(ends_of_draws(left[:independent], left[independent:], level))
+        for group in range(GROUPS):
+            without = self._effects(all_values - values[group], all_weights - weights[group])[1:]
+            independent, tied = without[:count], without[count:]
+            ends.append(ends_of_draws(independent, tied, level))
             # An error that all draws share shifts the interval and does not widen it: subtract the mean over draws.
-            moved = left[:independent] - left[:independent].mean(axis=0) - centred
+            moved = independent - independent.mean(axis=0) - centred
             sums += moved
             squares += moved**2
         noise = (GROUPS - 1) * (squares / GROUPS - (sums / GROUPS) ** 2).mean(axis=0)
@@ -204,7 +198,7 @@ class WeightedEffects:
         differences = self.simulator.differences(values / weights[:, None, None, None])
         means = self.means[:, : differences.shape[-1] - 1]
         expected = np.einsum("cpka,ca->cpk", differences[..., 1:], means)
-        effects = self.controls.combine(differences[..., 0], expected)
+        effects = controlled(differences[..., 0], expected, self.controls)
         effects[1:][self.drawn.equal] = 0.0
         return effects
 
@@ -312,14 +306,14 @@ class EffectsOnSharedNoise:
         pulls = self.simulator.differences(runs.pulls.astype(float))
         actual = np.array(runs.environment.means)
         values = self.simulator.differences(runs.rewards)
-        return self.controls.combine(values, pulls @ actual) + pulls @ (means - actual)
+        return controlled(values, pulls @ actual, self.controls) + pulls @ (means - actual)
 
     def _long_run_effects(self) -> tuple[Floats, Floats]:
         """Return the effects on the copy and the variances of their estimates (pair, checkpoint)."""
         means, moments = np.array(self.long_run.copy.environment.means), []
-        for pair, weights in enumerate(self.controls.weights):
+        for pair, weights in enumerate(self.controls):
             expected = self.long_run.pair_pulls(pair) @ means
-            values = Controls(weights).combine(self.long_run.pair_differences(pair), expected)
+            values = controlled(self.long_run.pair_differences(pair), expected, weights)
             moments.append((values.mean(axis=0), values.var(axis=0, ddof=1) / len(values)))
         centres, variances = np.array(moments).transpose(1, 0, 2)
         return centres, variances

@@ -145,9 +145,13 @@ class DrawnEffects(NamedTuple):
     freedom: float = math.inf  # degrees of freedom of resampled arms
 
     def at(self, pair: int, checkpoint: int) -> DrawnEffects:
-        arrays = (array[..., pair, checkpoint] for array in self if isinstance(array, np.ndarray))
-        on_copy, independent, tied, noise, errors = arrays
-        return DrawnEffects(on_copy, independent, tied, self.equality, noise, errors, self.freedom)
+        return self._replace(
+            on_copy=self.on_copy[pair, checkpoint],
+            independent=self.independent[:, pair, checkpoint],
+            tied=self.tied[:, pair, checkpoint],
+            noise=self.noise[pair, checkpoint],
+            errors=self.errors[:, pair, checkpoint],
+        )
 
     def without_noise(self) -> DrawnEffects:
         """Return the effects with the simulation's noise removed from independent draws.

@@ -187,7 +187,15 @@ def twin(  # noqa: PLR0913 all but one are optional
         ]
     guaranteed = guaranteed_intervals(long_run, effort.point_replications, level)
     simulator.finish()
-    around, failures = effects_around_mean(long_run, copied, level), rare_failures(long_run)
-    results = (tuple(effects), around, guaranteed, failures, stability, withheld)
-    equal = not stability.rejected and admits_equality(long_run.copy.tied_arms.equality, level)
-    return Twin(*results, equal, long_run, level)
+    return Twin(
+        effects=tuple(effects),
+        observed=effects_around_mean(long_run, copied, level),
+        guaranteed=guaranteed,
+        failures=rare_failures(long_run),
+        stability=stability,
+        withheld=withheld,
+        admits_equal_arms=not stability.rejected
+        and admits_equality(long_run.copy.tied_arms.equality, level),
+        long_run=long_run,
+        level=level,
+    )

@@ -1,9 +1,10 @@
 """Realised power of plans from few replications, beside the range of power that they state.
 
-    python benchmarks/plans.py [--plans 60]
+    python benchmarks/plans.py [--plans 60] [--pilots copies runs]
 
-A plan is made on a copy of the arms that M replications at a short horizon have measured, for a longer horizon. Its
-number of replications is then simulated on the true arms, with the differences shifted to the planned effect. Prints
+A plan is made on a copy of the arms that M replications at a short horizon have measured, for a longer horizon, or
+from M replications at the planned horizon (runs). Its number of replications is then simulated on the true arms, with
+the differences shifted to the planned effect. Prints
 for each case the plans made and refused, the planned power, the 10% and 90% quantiles of the realised power, the mean
 range stated, how many ranges contain the realised power, and the processor time of a plan.
 """
@@ -40,6 +41,7 @@ CASES = {
     "Gaussian 1, .6, .2": Case(("ucb1(2)", "thompson_gaussian"), "gaussian(1, 0.6, 0.2)", 200, 800, 10.0),
 }  # fmt: skip
 POOL, SAMPLES = 20_000, 2_000
+REPLICATIONS = {"copies": (1, 3), "runs": (10, 20, 50)}  # of a pilot
 
 
 def realised_power(pool: np.ndarray, plan: sl.Plan, generator: np.random.Generator) -> float:
@@ -55,12 +57,16 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("--plans", type=int, default=60)
+    parser.add_argument(
+        "--pilots", nargs="*", choices=list(REPLICATIONS), default=list(REPLICATIONS)
+    )
     options = parser.parse_args()
+    sizes = [(pilot, count) for pilot in options.pilots for count in REPLICATIONS[pilot]]
     print(f"$ python {' '.join(sys.argv)}\n")
     print(
-        "| case | M | plans | refused | planned | realised 10 to 90% | lowest | mean range | inside | s |"
+        "| case | pilot | M | plans | refused | planned | realised 10 to 90% | lowest | mean range | inside | s |"
     )
-    print("|---|---|---|---|---|---|---|---|---|---|")
+    print(f"|{'---|' * 11}")
     generator = np.random.default_rng(1)
     for name, case in CASES.items():
         settings = {"policies": dict(zip("ab", case.policies, strict=True)), "replications": POOL}
@@ -68,19 +74,21 @@ def main() -> None:
             sl.Experiment(**settings, horizon=case.planned, seed=9), case.environment
         )
         pool = np.subtract(*pool_runs.rewards[:, ::-1, 0].T)
-        for replications in (1, 3):
+        for pilot, replications in sizes:
+            on_copy = pilot == "copies"
             plans, powers, refused, started = [], [], 0, time.process_time()
             for seed in range(options.plans):
                 experiment = sl.Experiment(
                     policies=settings["policies"],
-                    horizon=case.pilot,
+                    horizon=case.pilot if on_copy else case.planned,
                     replications=replications,
                     seed=1_000 + seed,
                 )
                 runs = sl.simulate(experiment, case.environment)
                 try:
+                    horizon = case.planned if on_copy else None
                     plan = sl.plan(
-                        runs.experiment, runs, horizon=case.planned, effect=case.effect, power=0.9
+                        runs.experiment, runs, horizon=horizon, effect=case.effect, power=0.9
                     )
                 except sl.Invalid:
                     refused += 1
@@ -101,7 +109,7 @@ def main() -> None:
                 f"{inside} of {len(plans)}",
                 f"{seconds:.1f}",
             ]
-            print(f"| {name} | {replications} | {' | '.join(cells)} |", flush=True)
+            print(f"| {name} | {pilot} | {replications} | {' | '.join(cells)} |", flush=True)
 
 
 if __name__ == "__main__":

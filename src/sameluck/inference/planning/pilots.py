@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sameluck.arrays import Ints
+from sameluck.arrays import Floats, Ints
 from sameluck.design import Design, Naive, Replay, TimeCoupled
 from sameluck.environments.base import EnvironmentLike
 from sameluck.errors import Invalid
@@ -33,6 +33,7 @@ DRAWS = 100  # of the arms, for the range of the power
 DRAWN_REPLICATIONS, MIN_DRAWN_REPLICATIONS = 100, 20  # on each draw
 MAX_DRAWN_PERIODS = 40_000_000
 EQUALITY_LEVEL = 0.95  # at which equal arms are ruled out
+NORMAL_99 = 2.5758293035489004  # standard normal quantile of a 99% interval
 
 
 def pilots(
@@ -155,12 +156,34 @@ def check_pilot(runs: Runs, effect: float | None) -> float | None:
 
 def spread(runs: Runs, pair: Pair, index: int, *, paired: bool) -> tuple[float, float]:
     """Return the standard deviation of a replication's difference and its standard error, from the fourth moment."""
-    policy, control = (runs.rewards[:, runs.policies.index(name), index] for name in pair)
-    # Neighbouring replications are independent, and so are their differences' two terms.
-    values = policy - (control if paired else np.roll(control, 1))
+    values = _differences(runs, pair, index, paired=paired)
     variance = float(values.var(ddof=1))
     if variance == 0:
         return 0.0, 0.0
     fourth = float(np.mean((values - values.mean()) ** 4))
     error = math.sqrt(max(fourth - variance**2, 0.0) / values.size)
     return math.sqrt(variance), error / (2 * math.sqrt(variance))
+
+
+def sd_range(runs: Runs, pair: Pair, *, paired: bool) -> tuple[float, float]:
+    """Return the 99% interval of the standard deviation of a replication's difference (Bonett, 2006).
+
+    It is symmetric for the logarithm, and estimates the kurtosis about a trimmed mean. Two standard errors to either
+    side cover 64 to 74% instead, if 10 replications have the moderate tails of ordinary policies.
+    """
+    values = _differences(runs, pair, -1, paired=paired)
+    count, middle = values.size, values - values.mean()
+    trimmed = int(count / (2 * math.sqrt(count - 4)))
+    about_trimmed = values - np.sort(values)[trimmed : count - trimmed].mean()
+    kurtosis = count * float(np.sum(about_trimmed**4)) / float(np.sum(middle**2)) ** 2
+    factor = count / (count - NORMAL_99)
+    error = factor * math.sqrt(max(kurtosis - (count - 3) / count, 0.0) / (count - 1))
+    sd = math.sqrt(factor * float(values.var(ddof=1)))
+    return sd * math.exp(-NORMAL_99 * error / 2), sd * math.exp(NORMAL_99 * error / 2)
+
+
+def _differences(runs: Runs, pair: Pair, index: int, *, paired: bool) -> Floats:
+    policy, control = (runs.rewards[:, runs.policies.index(name), index] for name in pair)
+    # Neighbouring replications are independent, and so are their differences' two terms.
+    difference: Floats = policy - (control if paired else np.roll(control, 1))
+    return difference

@@ -35,6 +35,7 @@ from sameluck.inference.planning.pilots import (
     copied_arms,
     drawn_pilots,
     pilots,
+    sd_range,
     spread,
     with_two_policies,
 )
@@ -122,7 +123,7 @@ class Plan(Displayed, Frames):
     pilot_replications: int
     rows: tuple[DesignPlan, ...]  # at the horizon, the experiment's design first
     by_horizon: tuple[HorizonPlan, ...]  # the pilot's own effect, up to the horizon
-    # If the true sd is two standard errors above or below the pilot's; on a copy, over draws of the arms.
+    # Over the 99% interval of the pilot's sd; on a copy, over draws of the arms.
     power_range: tuple[float, float]
     check: Coverage | None  # simulated power and coverage, with verify=True
     requested_power: float | None  # the argument; None if the plan computes the power
@@ -402,11 +403,10 @@ class _Planner(NamedTuple):
         return tuple(plans)
 
     def power_range(self, planned: DesignPlan) -> tuple[float, float]:
-        """Return the power's range over the errors of the pilot's sd or, on a copy, over draws of the arms."""
+        """Return the power's range over the interval of the pilot's sd or, on a copy, over draws of the arms."""
         if self.pilot.drawn is None:
-            margin = 2 * planned.sd_error
-            sds = (planned.sd + margin, max(0.0, planned.sd - margin))
-            low, high = (self._power(planned, planned.effect, sd) for sd in sds)
+            sds = sd_range(self.pilot.runs, self.pilot.pair, paired=self.pilot.paired)
+            low, high = (self._power(planned, planned.effect, sd) for sd in reversed(sds))
             return low, high
         powers, share = [planned.power], self.analysis.share
         for runs in self.pilot.drawn.on_draws:

@@ -67,29 +67,17 @@ def compare(  # noqa: PLR0913 all but one are optional
             f"compare takes the Runs of simulate, or of a live experiment (live.runs()), got {runs!r}"
         )
     require_flag("check", check)
-    definition, interim = as_metric(metric), is_interim(runs)
-    interval = interval or default_interval(interim=interim and definition.is_mean)
-    needed = INTERVALS.get(interval, STUDENT).needs
-    if interim and runs.replications < needed:
-        remedy = f', or use interval="{TWIN.name}", which needs one' if needed > TWIN.needs else ""
-        raise Invalid(
-            f"{runs.replications} of {runs.experiment.replications:,} replications are complete, and compare needs "
-            f"{needed}: the replication is the unit of inference. Wait, or choose an earlier horizon with "
-            f"live.runs(checkpoints=[...]){remedy}"
-        )
+    definition = as_metric(metric)
+    interval = interval or default_interval(interim=is_interim(runs) and definition.is_mean)
+    _require_replications(runs, interval)
     request = Request(level, control, pairs, interval, simultaneous, adjust, definition.name)
     request = check_request(runs.experiment, runs.replications, request)
-    method = request.interval_method
-    if best and method.copies_arms:
-        raise Invalid(f'best=True needs an interval other than "{method.name}"')
-    if best and not definition.is_mean:
-        raise Invalid(
-            f"best=True needs a metric that is a mean, not {definition.name!r}; leave it out"
-        )
+    if best:
+        _require_comparable_with_best(request)
     measured_runs = measured(runs, definition)
     effects = (
         twin_effects(runs, request, makers)
-        if method.copies_arms
+        if request.interval_method.copies_arms
         else estimated_effects(measured_runs, request)
     )
     last = [effect for effect in effects if effect.checkpoint == runs.checkpoints[-1]]
@@ -109,6 +97,26 @@ def compare(  # noqa: PLR0913 all but one are optional
         moving_environment=moving_environment(runs.environment),
         possible_loss=possible_loss(runs),
     )
+
+
+def _require_replications(runs: Runs, interval: str) -> None:
+    """Raise `Invalid` if a live experiment has not completed the replications that an interval needs."""
+    needed = INTERVALS.get(interval, STUDENT).needs
+    if is_interim(runs) and runs.replications < needed:
+        remedy = f', or use interval="{TWIN.name}", which needs one' if needed > TWIN.needs else ""
+        raise Invalid(
+            f"{runs.replications} of {runs.experiment.replications:,} replications are complete, and compare needs "
+            f"{needed}: the replication is the unit of inference. Wait, or choose an earlier horizon with "
+            f"live.runs(checkpoints=[...]){remedy}"
+        )
+
+
+def _require_comparable_with_best(request: Request) -> None:
+    method, metric = request.interval_method, request.metric_definition
+    if method.copies_arms:
+        raise Invalid(f'best=True needs an interval other than "{method.name}"')
+    if not metric.is_mean:
+        raise Invalid(f"best=True needs a metric that is a mean, not {metric.name!r}; leave it out")
 
 
 def _checked(

@@ -95,16 +95,9 @@ def coverage(  # noqa: PLR0913
         detail = adjust is not None
         runs = simulate(whole, environment, checkpoints=checkpoints, detail=detail, makers=makers)
         return _joint_coverage(runs, request, experiments)
-    # All experiments are one simulation; the mean of all its differences is the true effect, up to a small error.
     values = differences(simulate(whole, environment, makers=makers), first_pair(whole), 0)
-    truth = method.centre(values)
-    if effect is not None:
-        values, truth = values - truth + effect, effect
     groups = values.reshape(experiments, experiment.replications)
-    low, high = _bounds(groups, level, method, peek=peek)
-    covered = np.all((low <= truth) & (truth <= high), axis=1)
-    detected = np.any((low > 0) | (high < 0), axis=1)
-    return _coverage(covered, detected, level, experiment.replications, truth)
+    return _pair_coverage(groups, level, method, effect, peek=peek)
 
 
 def _coverage(
@@ -114,6 +107,20 @@ def _coverage(
     # The error is never 0: a share of 0 or 1 is an estimate too.
     error = math.sqrt(max(share * (1 - share), 1 / count**2) / count)
     return Coverage(share, error, level, count, replications, float(np.mean(detected)), truth)
+
+
+def _pair_coverage(
+    groups: Floats, level: float, method: IntervalMethod, effect: float | None, *, peek: bool
+) -> Coverage:
+    """Return the coverage of a pair's effect at the horizon, from differences (experiment, replication)."""
+    # All experiments are one simulation; the mean of all its differences is the true effect, up to a small error.
+    truth = method.centre(groups.ravel())
+    if effect is not None:
+        groups, truth = groups - truth + effect, effect
+    low, high = _bounds(groups, level, method, peek=peek)
+    covered = np.all((low <= truth) & (truth <= high), axis=1)
+    detected = np.any((low > 0) | (high < 0), axis=1)
+    return _coverage(covered, detected, level, groups.shape[1], truth)
 
 
 def _joint_coverage(runs: Runs, request: Request, experiments: int) -> Coverage:

@@ -22,7 +22,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from sameluck.design import Replay
-from sameluck.environments.base import EnvironmentLike
+from sameluck.environments.base import Environment, EnvironmentLike
 from sameluck.environments.registry import as_environment
 from sameluck.errors import Invalid, renamed_arguments
 from sameluck.experiment import Experiment, capabilities_of
@@ -89,31 +89,15 @@ def race(  # noqa: PLR0913
     require_number("min_replications (--least)", min_replications, at_least=5)
     require_number("max_replications (--most)", max_replications, at_least=min_replications)
     require_number("failures", failures, above=0, at_most=1)
-    needed = 1 if failures == 1 else math.ceil(math.log1p(-level) / math.log1p(-failures))
+    needed = _replications_to_exclude(failures, level)
     if max_replications < needed:
         raise Invalid(
             f"{max_replications:,} replications cannot exclude failures in {failures:.2g} of them at level "
             f"{level:g}: {needed:,} can; allow {needed:,} with max_replications= (--most) or accept more frequent "
             "failures with failures="
         )
-    if isinstance(policies, Experiment):
-        if (arms, horizon, seed) != (None, None, None):
-            raise Invalid("race takes arms, horizon and seed from the experiment; leave them out")
-        if policies.design != Replay():
-            raise Invalid('a race uses the design replay; pass experiment.replace(design="replay")')
-        settings = {"arms": policies.arms or environment.arms}
-        experiment = policies.replace(replications=max_replications, **settings)
-    else:
-        arms = environment.arms if arms is None else arms
-        if arms is None:
-            raise Invalid("give the number of arms: the environment fits any number")
-        experiment = Experiment(
-            policies=policies,
-            arms=arms,
-            horizon=1_000 if horizon is None else horizon,
-            replications=max_replications,
-            seed=0 if seed is None else seed,
-        )
+    experiment = _experiment(policies, environment, arms, horizon, seed)
+    experiment = experiment.replace(replications=max_replications)
     if not capabilities_of(environment).is_stationary:
         experiment = experiment.replace(design="naive")
     if len(experiment.policies) < 2:
@@ -124,3 +108,32 @@ def race(  # noqa: PLR0913
     state.run(progress)
     scale = simulated_scale_mismatch(experiment, environment)
     return replace(state.result(), scale=scale, moving_environment=moving_environment(environment))
+
+
+def _replications_to_exclude(failures: float, level: float) -> int:
+    """Return how many replications meet a failure of this frequency at least once, with the level's probability."""
+    return 1 if failures == 1 else math.ceil(math.log1p(-level) / math.log1p(-failures))
+
+
+def _experiment(
+    policies: Mapping[str, Policy] | Experiment,
+    environment: Environment,
+    arms: int | None,
+    horizon: int | None,
+    seed: int | None,
+) -> Experiment:
+    if isinstance(policies, Experiment):
+        if (arms, horizon, seed) != (None, None, None):
+            raise Invalid("race takes arms, horizon and seed from the experiment; leave them out")
+        if policies.design != Replay():
+            raise Invalid('a race uses the design replay; pass experiment.replace(design="replay")')
+        return policies.replace(arms=policies.arms or environment.arms)
+    arms = environment.arms if arms is None else arms
+    if arms is None:
+        raise Invalid("give the number of arms: the environment fits any number")
+    return Experiment(
+        policies=policies,
+        arms=arms,
+        horizon=1_000 if horizon is None else horizon,
+        seed=0 if seed is None else seed,
+    )

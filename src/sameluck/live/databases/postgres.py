@@ -9,6 +9,7 @@ idempotent.
 
 from __future__ import annotations
 
+import atexit
 import os
 import random
 import threading
@@ -18,6 +19,7 @@ from concurrent.futures import Future
 from functools import partial
 from threading import Lock
 from typing import Any, Self, TypeAlias, TypeVar
+from weakref import WeakSet
 
 import psycopg
 import psycopg_pool
@@ -72,6 +74,14 @@ _MIGRATION_LOCK = 0x5A11C  # advisory lock that one process holds while it makes
 # A forked process keeps a reference to its parent's pool: the pool's finalizer would close the parent's sockets.
 _parent_pools: list[object] = []
 _reopening = Lock()
+_databases: WeakSet[Postgres] = WeakSet()
+
+
+@atexit.register
+def _close_databases() -> None:
+    """Close what the program leaves open: at shutdown a pool's finalizer can no longer join its threads."""
+    for database in list(_databases):
+        database.close()
 
 
 class Postgres:
@@ -95,6 +105,7 @@ class Postgres:
         except psycopg.Error as error:
             raise connection_error(error) from None
         self._open_pool()
+        _databases.add(self)
         try:
             self._prepare_database()
         except BaseException:

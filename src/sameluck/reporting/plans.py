@@ -122,7 +122,7 @@ def text(plan: Plan) -> str:
             f"All policies against {plan.pair[1]}, with {plan.replications:,} replications:\n{pairs}"
         )
     if len(plan.by_horizon) > 1:
-        rows = [_horizon_cells(row) for row in plan.by_horizon]
+        rows = [_cells(row, row.effect_error) for row in plan.by_horizon]
         own = f"The pilot's own effect of {plan.pair[0]} at each horizon"
         unknown = " (-: it may be 0)" if any(row.users is None for row in plan.by_horizon) else ""
         sections.append(f"{own}{unknown}:\n{tables.text_table(_HEADER, rows, index=2)}")
@@ -133,26 +133,13 @@ def notebook(plan: Plan) -> str:
     return tables.notebook(plan.title, _HEADER, [_cells(row) for row in plan.rows], [plan.verdict])
 
 
-def _cells(row: DesignPlan) -> list[str]:
+def _cells(row: DesignPlan | HorizonPlan, effect_error: float | None = None) -> list[str]:
+    error = "" if effect_error is None else f" +- {effect_error:.2g}"
     return [
         row.design,
         f"{row.horizon:,}",
         f"{row.sd:.4g} +- {row.sd_error:.2g}",
-        f"{row.effect:.4g}",
-        f"{row.power:.3f}",
-        f"{row.replications:,}",
-        f"{row.interactions:,.0f}",
-        f"{row.users:,.0f}",
-        "-" if row.days is None else f"{row.days:,.1f}",
-    ]
-
-
-def _horizon_cells(row: HorizonPlan) -> list[str]:
-    return [
-        row.design,
-        f"{row.horizon:,}",
-        f"{row.sd:.4g} +- {row.sd_error:.2g}",
-        f"{row.effect:.4g} +- {row.effect_error:.2g}",
+        f"{row.effect:.4g}{error}",
         f"{row.power:.3f}",
         "-" if row.replications is None else f"{row.replications:,}",
         f"{row.interactions:,.0f}",

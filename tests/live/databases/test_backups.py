@@ -18,13 +18,6 @@ OTHERS = sl.Gaussian((3.0, 2.0, 1.0))  # the rewards of users after a backup was
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.slow)])
-def url(request, tmp_path):
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path}/shop.db?synchronous=normal"
-    return request.getfixturevalue("postgres_url")
-
-
-@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.slow)])
 def other_url(request, tmp_path):
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path}/restored.db?synchronous=normal"

@@ -15,13 +15,6 @@ LIVE = sl.LiveOptions(reward=sl.Reward(window_seconds=600))
 HOURS = 7_200
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.slow)])
-def url(request, tmp_path):
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path}/shop.db?synchronous=normal"
-    return request.getfixturevalue("postgres_url")
-
-
 @pytest.fixture
 def jump(monkeypatch):
     """Set the clock of this machine to another time."""

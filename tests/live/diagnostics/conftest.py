@@ -13,11 +13,7 @@ def store():
         yield opened
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.slow)])
-def any_store(request, tmp_path):
-    if request.param == "sqlite":
-        url = f"sqlite:///{tmp_path / 'live.db'}?synchronous=normal"
-    else:
-        url = request.getfixturevalue("postgres_url")
+@pytest.fixture
+def any_store(url):
     with sl.open(url, clock=sl.VirtualClock(START)) as opened:
         yield opened

@@ -30,12 +30,8 @@ def experiment(**changes):
     return sl.Experiment(**{**values, **changes})
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.slow)])
-def store(request, tmp_path):
-    if request.param == "sqlite":
-        url = f"sqlite:///{tmp_path / 'live.db'}?synchronous=normal"
-    else:
-        url = request.getfixturevalue("postgres_url")
+@pytest.fixture
+def store(url):
     with sl.open(url, clock=sl.VirtualClock(NOON)) as opened:
         yield opened
 

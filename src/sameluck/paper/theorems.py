@@ -146,9 +146,9 @@ def _simulations_replay(settings: Settings) -> Simulations:
 @theorem(
     "efficiency",
     "Theorem: sample efficiency",
-    "Replay needs at most min(T + n_0 + n_1, 2T - n_r) users on average, where n_i is a policy's expected number "
-    "of suboptimal pulls and n_r the expected number of replayed rewards. In every replication it needs exactly 2T "
-    "minus the number of replayed rewards.",
+    "Replay needs at most min(T + n_0 + n_1, 2T - n_r) users on average. Here n_i is a policy's expected number "
+    "of suboptimal pulls, and n_r the expected number of replayed rewards. In every replication it needs exactly "
+    "2T minus the number of replayed rewards.",
     f"{{replications:,}} replications, T = 10, 100 and {HORIZON:,}",
     _simulations_replay,
 )
@@ -289,7 +289,7 @@ def _regret(settings: Settings, runs: Mapping[str, sl.Runs]) -> PendingTests:
     "I_t(B) is the number of the first t rewards of an arm's stack that fall into B, minus t P(B). Given the past "
     "(these t rewards, the other stacks, the policies' random numbers), its next increment has mean 0. The "
     "statistic is the sum of the increments times a weight that the past determines. There are three weights, the "
-    "indicators of these events: the first policy reads the next entry; the second policy reads it; only the "
+    "indicators of three events. The first policy reads the next entry; the second policy reads it; only the "
     "second policy reads it, after the first has finished. The third is the step in the proof that the two models "
     "agree. Each weight is used alone and times the sign of I_t(B). The statistic's mean is 0, and its variance is "
     "at most P(B)(1 - P(B)) times the expected number of entries with a weight, which gives the error. B is a "

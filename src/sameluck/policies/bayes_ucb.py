@@ -22,7 +22,7 @@ class BayesUCB(NamedTuple):
     """Play the arm whose posterior has the highest upper quantile (Kaufmann, Cappe and Garivier, 2012).
 
     In period t, play the arm with the largest quantile of order 1 - 1 / (t * log(T)^c) of Beta(a + successes, b +
-    failures), where T is the experiment's horizon. For rewards 0 and 1. The proof of optimality takes c = 5; the
+    failures). T is the experiment's horizon. For rewards 0 and 1. The proof of optimality takes c = 5; the
     authors recommend `c` = 0. In period 1, and for an order below 1/2, the quantile is the median. Quantiles have an
     error below 1e-9.
     """

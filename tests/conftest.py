@@ -3,6 +3,7 @@
 import gc
 import os
 import shutil
+import signal
 import tempfile
 from collections import Counter
 
@@ -13,6 +14,9 @@ import server
 from sameluck.environments.base import ENVIRONMENTS
 from sameluck.live.calls import settings
 from sameluck.policies.base import POLICIES
+
+# A shell starts background jobs with Ctrl-C ignored, and so would be all programs that the tests interrupt.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Imported and collected objects are kept, so there is no garbage to look for until the first test.
 gc.disable()

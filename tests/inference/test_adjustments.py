@@ -209,7 +209,8 @@ def test_adjusting_by_means_is_unbiased_in_small_experiments(name):
 
     moved = []
     for start in range(0, runs.replications, size):
-        effect = sl.compare(some_rows(runs, start, start + size), adjust="means").effects[0]
+        part = some_rows(runs, start, start + size)
+        effect = sl.compare(part, adjust="means", check=False).effects[0]
         moved.append(effect.effect - effect.plain_effect)
 
     budget.assert_mean(moved, 0.0)

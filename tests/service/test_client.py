@@ -205,13 +205,19 @@ def test_a_call_that_counts_twice_is_not_repeated(server):
         assert faults.sent == ["windows", "windows"]  # not received, then perhaps received
 
 
-@pytest.mark.slow
-def test_a_unit_whose_answer_was_lost_does_not_count(server):
+@contextlib.contextmanager
+def losing_answers(server, name):
+    """An experiment by a client whose next three answers are lost, and the faults."""
     with server.client() as client:
-        client.start("lost", EXPERIMENT, options=LIVE)
+        client.start(name, EXPERIMENT, options=LIVE)
     faults = Flaky(["lost"] * 3)
     with server.client(transport=faults, timeout=0.2) as client:
-        live = client.load("lost", fallback="red")
+        yield client.load(name, fallback="red"), faults
+
+
+@pytest.mark.slow
+def test_a_unit_whose_answer_was_lost_does_not_count(server):
+    with losing_answers(server, "lost") as (live, faults):
         assert live.assign("u") == (None, "red", False, "UNAVAILABLE")
         faults.faults.clear()
         other = live.assign("v")
@@ -238,8 +244,9 @@ def test_a_lost_answer_is_remembered_when_the_later_attempts_are_refused(server)
 def test_a_client_voids_lost_answers_when_it_is_closed(server):
     with server.client() as client:
         started = client.start("closing", EXPERIMENT, options=LIVE)
-        faulty = Flaky(["lost"] * 9)
-        with server.client(transport=faulty, timeout=0.2) as other:
+        # Later attempts are refused: one that the timeout ends could arrive after the void.
+        faulty = Flaky(["lost", *["away"] * 20])
+        with server.client(transport=faulty, timeout=1.0) as other:
             assert other.load("closing", fallback="red").assign("u").reason == "UNAVAILABLE"
             faulty.faults.clear()
         assert (started.status().waiting, started.status().voided) == (0, 1)
@@ -616,11 +623,7 @@ def test_a_unit_whose_task_was_cancelled_does_not_count():
 
 
 def test_an_invalid_unit_whose_answer_was_lost_is_forgotten(server):
-    with server.client() as client:
-        client.start("unhashable", EXPERIMENT, options=LIVE)
-    faults = Flaky(["lost"] * 3)
-    with server.client(transport=faults, timeout=0.2) as client:
-        live = client.load("unhashable", fallback="red")
+    with losing_answers(server, "unhashable") as (live, faults):
         assert live.assign_many([["a list"], "", "u"])[2].reason == "UNAVAILABLE"
         faults.faults.clear()
         assert live.assign("v").enrolled

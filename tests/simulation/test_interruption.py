@@ -93,8 +93,10 @@ class Terminal:
 
     def read_until(self, word):
         """Return what the process prints up to a word, to its end or in five minutes."""
-        text = ""
-        while word not in text and select.select([self.parent], [], [], 300)[0]:
+        text, end = "", time.monotonic() + 300
+        while word not in text and time.monotonic() < end:
+            if not select.select([self.parent], [], [], 1)[0]:
+                continue
             try:
                 text += os.read(self.parent, 10_000).decode()
             except OSError:  # the end

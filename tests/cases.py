@@ -136,8 +136,17 @@ def is_everywhere(policy):
     return isinstance(policy, EVERYWHERE)
 
 
-POLICY_CLASSES = [kind for kind in ours(POLICIES) if kind is not sl.External]
-ENVIRONMENT_CLASSES = ours(ENVIRONMENTS)
+def without_contexts(kinds):
+    return [kind for kind in kinds if ".contextual." not in kind.__module__]
+
+
+# Classes with contexts are tested in tests/contexts.
+POLICY_CLASSES = [kind for kind in without_contexts(ours(POLICIES)) if kind is not sl.External]
+ENVIRONMENT_CLASSES = without_contexts(ours(ENVIRONMENTS))
+CONTEXTUAL_POLICY_CLASSES = [kind for kind in ours(POLICIES) if ".contextual." in kind.__module__]
+CONTEXTUAL_ENVIRONMENT_CLASSES = [
+    kind for kind in ours(ENVIRONMENTS) if ".contextual." in kind.__module__
+]
 DESIGN_CLASSES = ours(DESIGNS)
 ALL_POLICIES = [policy for kind in POLICY_CLASSES for policy in policy_examples(kind)]
 POLICIES_EVERYWHERE = [policy for policy in ALL_POLICIES if is_everywhere(policy)]

@@ -7,9 +7,13 @@ of their names is first used.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from sameluck.context import Features, Levels, States
 from sameluck.design import Naive, Replay, TimeCoupled
 from sameluck.environments.base import ENVIRONMENTS, Environment, draws
 from sameluck.environments.bounded import Beta, ContinuousUniform
+from sameluck.environments.contextual.base import contexts, expects
+from sameluck.environments.contextual.levels import ByLevel
+from sameluck.environments.contextual.linear import Linear
 from sameluck.environments.discrete import Bernoulli, Categorical, Poisson
 from sameluck.environments.empirical import Empirical
 from sameluck.environments.normal import Gaussian, GaussianMixture, StudentT, TruncatedGaussian
@@ -35,6 +39,7 @@ from sameluck.errors import (
 from sameluck.experiment import Experiment
 from sameluck.policies.base import POLICIES, Policy, Tally, probabilities, selects
 from sameluck.policies.batched import Batched
+from sameluck.policies.contextual.per_level import PerLevel
 from sameluck.policies.epsilon_greedy import EpsilonGreedy
 from sameluck.policies.external import External
 from sameluck.policies.simple import Always, Uniform
@@ -60,19 +65,20 @@ __version__ = "0.2.0"
 # fmt: off
 __all__ = [
     "UCB1", "AddedPolicy", "AddressReused", "Always", "Assignment", "AssignmentDetails",
-    "AsyncLiveExperiment", "AsyncStore", "Batched", "Bernoulli", "BernoulliPrior", "Beta",
+    "AsyncLiveExperiment", "AsyncStore", "Batched", "Bernoulli", "BernoulliPrior", "Beta", "ByLevel",
     "Categorical", "Change", "Check", "Closed", "Comparison", "Conflict", "ContinuousUniform",
     "Coverage", "DesignComparison", "Diverged", "Effect", "Empirical", "Environment",
-    "EpsilonGreedy", "Experiment", "Exponential", "External", "Failure", "Gaussian",
+    "EpsilonGreedy", "Experiment", "Exponential", "External", "Failure", "Features", "Gaussian",
     "GaussianMixture", "GaussianPrior", "Guaranteed", "Imported", "Interrupted", "Invalid",
-    "LedgerChanges", "LedgerDifference", "LiveExperiment", "LiveOptions", "Lognormal",
-    "Misconfigured", "Missing", "Naive", "OtherVersion", "Plan", "Poisson", "Policy",
+    "LedgerChanges", "LedgerDifference", "Levels", "Linear", "LiveExperiment", "LiveOptions", "Lognormal",
+    "Misconfigured", "Missing", "Naive", "OtherVersion", "PerLevel", "Plan", "Poisson", "Policy",
     "PolicyMetric", "PolicySummary", "Race", "Receipt", "Rehearsal", "Replay", "ReplicationStatus",
-    "Reward", "Runs", "SameluckError", "SeedCheck", "Standing", "Status", "Store", "StudentT", "Tally",
+    "Reward", "Runs", "SameluckError", "SeedCheck", "Standing", "States", "Status", "Store", "StudentT", "Tally",
     "ThompsonBernoulli", "ThompsonGaussian", "TimeCoupled", "TooLarge", "Trace", "Traffic",
     "Trajectory", "TruncatedGaussian", "Twin", "UCBDelta", "Unavailable", "Uniform", "Unknown",
     "Unplayable", "VarianceSplit", "VirtualClock", "WindowExtension", "ZeroInflatedLognormal",
-    "check_environment", "check_policy", "compare", "coverage", "designs", "draws", "open_async", "plan",
+    "check_environment", "check_policy", "compare", "contexts", "coverage", "designs", "draws", "expects",
+    "open_async", "plan",
     "probabilities", "python_environment", "race", "rehearse", "restore", "selects", "simulate",
     "split_variance", "trace", "twin",
 ]

@@ -16,6 +16,7 @@ import numpy as np
 
 from sameluck import text_forms
 from sameluck.arrays import Ints
+from sameluck.context import Context, as_context
 from sameluck.design import Design, Replay, as_design
 from sameluck.environments.base import Environment
 from sameluck.errors import Invalid, did_you_mean, shown
@@ -37,6 +38,7 @@ class ExperimentRecord(TypedDict):
     design: str
     control: str
     seed: int
+    context: NotRequired[str]  # missing without contexts
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -53,6 +55,8 @@ class Experiment:
         design: `Naive()`, `Replay()`, `TimeCoupled()` or its text form.
         control: The policy the others are compared with; the first if not given.
         seed: 0 to 2^64 - 1. The same seed gives the same bits on any number of workers.
+        context: What is known of a user before an arm is chosen: `Features(3)`, `Levels(2)` or its text form. If not
+            given, the context of the environment in which it is simulated; None without contexts.
     """
 
     policies: Mapping[str, Policy]
@@ -62,6 +66,7 @@ class Experiment:
     design: Design = Replay()  # noqa: RUF009 it is immutable
     control: str = ""
     seed: int = 0
+    context: Context | None = None
 
     def __post_init__(self) -> None:
         """Check every field and bring it to one form."""
@@ -74,6 +79,8 @@ class Experiment:
             replications = require_whole("Experiment.replications", self.replications, 1, MAX_COUNT)
         self._set("replications", replications)
         self._set("design", as_design(self.design))
+        if self.context is not None:
+            self._set("context", as_context(self.context))
         self._set("seed", require_whole("Experiment.seed", self.seed, 0, 2**64 - 1))
         if self.control is None or (isinstance(self.control, str) and not self.control):
             self._set("control", next(iter(self.policies)))
@@ -94,6 +101,22 @@ class Experiment:
                 "Experiment.arms is not known here: give arms=2, for example, or their names"
             )
         return self.arms if isinstance(self.arms, int) else len(self.arms)
+
+    @property
+    def indexed_by_period(self) -> bool:
+        """Whether rewards are indexed by period: by the design, or because every user is a cell of its own."""
+        by_context = self.context is not None and self.context.indexed_by_period
+        return self.design.indexed_by_period or by_context
+
+    @property
+    def counts_pairs(self) -> bool:
+        """Whether real users are counted as distinct pairs of period and cell."""
+        return self.indexed_by_period and self.design.shares_rewards
+
+    @property
+    def cells(self) -> int:
+        """Number of stacks of rewards: arms, or pairs of level and arm."""
+        return self.n_arms if self.context is None else self.context.cells(self.n_arms)
 
     @property
     def arm_names(self) -> tuple[str, ...]:
@@ -159,6 +182,8 @@ class Experiment:
             "control": self.control,
             "seed": self.seed,
         }
+        if self.context is not None:
+            values["context"] = self.context.text
         if not self.arms:
             del values["arms"]
         if not self.replications:
@@ -217,23 +242,27 @@ class Capabilities(NamedTuple):
     has_arm_means: bool  # each arm has one true mean in a replication, and it is known
     has_instances: bool  # each replication has its own arms, drawn from a prior
     is_stationary: bool  # an arm's distribution does not move; assumed of real users
-    has_stacks: bool  # the k-th reward of an arm is one entry, in whatever period it is read
+    has_stacks: bool  # the k-th reward of a cell is one entry, in whatever period it is read
+    has_contexts: bool  # what is known of a user decides the distribution of the rewards
 
     @property
     def is_iid(self) -> bool:
         """Return whether the rewards of an arm are i.i.d. over periods and replications."""
-        return self.is_stationary and not self.has_instances
+        return self.is_stationary and not self.has_instances and not self.has_contexts
 
 
 def capabilities_of(environment: Environment | None, design: Design | None = None) -> Capabilities:
     """Return the capabilities of an environment, None for real users, under a design."""
     is_stationary = environment is None or not environment.is_moving
+    context = None if environment is None else environment.context
+    by_period = context is not None and context.indexed_by_period
     return Capabilities(
         is_simulated=environment is not None,
-        has_arm_means=environment is not None and is_stationary,
+        has_arm_means=environment is not None and is_stationary and context is None,
         has_instances=environment is not None and environment.is_prior,
         is_stationary=is_stationary,
-        has_stacks=design is None or not design.indexed_by_period,
+        has_stacks=not by_period and (design is None or not design.indexed_by_period),
+        has_contexts=context is not None,
     )
 
 

@@ -23,7 +23,9 @@ from sameluck.experiment import Capabilities, Experiment, capabilities_of
 from sameluck.files import file_state, write_whole
 from sameluck.frames import Frames
 
-_BY_REPLICATION = ("rewards", "pulls", "interactions", "totals", "exploration_excess", "observed")
+_CONTEXTUAL = ("visits", "level_rewards", "regret", "best_pulls")
+_BY_POLICY = ("rewards", "pulls", "totals", "exploration_excess", *_CONTEXTUAL)
+_BY_REPLICATION = (*_BY_POLICY, "interactions", "observed")
 
 
 class KeptFile(NamedTuple):
@@ -54,6 +56,12 @@ class Runs(Frames):
             their addresses.
         seconds: Duration of the simulation; None if unknown. Not saved.
         notes: Cautions about these runs from a live experiment: what its results wait for, arms that moved.
+        visits: Reads of each cell, a pair of level and arm (replication, policy, checkpoint, cell); with levels or
+            states.
+        level_rewards: Cumulative reward from users of each level (replication, policy, checkpoint, level); with
+            levels.
+        regret: Pseudo-regret against the best arm in each context (replication, policy, checkpoint); with contexts.
+        best_pulls: Plays of an arm that is best in its context (replication, policy, checkpoint); with contexts.
         looks: Numbers of the first replication after each comparison of these runs. `compare` adds to them; `at`
             shares them, `concat` and files keep them, so that runs that were compared and then extended are noticed.
         kept: The file of `simulate(keep=...)`, to which looks are added too. Not saved.
@@ -71,6 +79,10 @@ class Runs(Frames):
     observed: Floats | None = None
     seconds: float | None = None
     notes: tuple[str, ...] = ()
+    visits: Ints | None = None
+    level_rewards: Floats | None = None
+    regret: Floats | None = None
+    best_pulls: Ints | None = None
     looks: set[int] = field(default_factory=set)
     kept: KeptFile | None = None
 
@@ -135,7 +147,12 @@ class Runs(Frames):
     @property
     def depths(self) -> Ints:
         """Depth to which each stack was read up to the last checkpoint (replication, stack owner, cell)."""
-        return self.experiment.design.depths(self.pulls[:, :, -1])
+        return self.experiment.design.depths(self._reads[:, :, -1])
+
+    @property
+    def _reads(self) -> Ints:
+        """Reads of each cell (replication, policy, checkpoint, cell); without levels a cell is an arm."""
+        return self.pulls if self.visits is None else self.visits
 
     def to_dicts(self) -> list[dict[str, object]]:
         """Return one record for each replication, policy and checkpoint; a column of pulls for each arm."""
@@ -191,8 +208,7 @@ class Runs(Frames):
             raise Invalid(
                 f"these runs report at {self.checkpoints.tolist()}, not at all of {list(checkpoints)}"
             )
-        by_policy = ("rewards", "pulls", "totals", "exploration_excess")
-        present = {name: getattr(self, name) for name in by_policy}
+        present = {name: getattr(self, name) for name in _BY_POLICY}
         return replace(
             self,
             checkpoints=self.checkpoints[indices],
@@ -206,7 +222,7 @@ class Runs(Frames):
         if self.observed is None:
             return None
         depths = self.depths.ravel()
-        kept = self.experiment.design.depths(self.pulls[:, :, index]).ravel()
+        kept = self.experiment.design.depths(self._reads[:, :, index]).ravel()
         positions = np.arange(self.observed.size) - np.repeat(np.cumsum(depths) - depths, depths)
         return self.observed[positions < np.repeat(kept, depths)]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypedDict
@@ -21,10 +22,11 @@ class Trajectory(NamedTuple):
     positions: Ints  # which entry of the arm's stack (under TimeCoupled: which period's)
     rewards: Floats
     replayed: Bools  # an earlier policy had revealed the entry; False if a real user did
+    contexts: Floats | None = None  # (period, number), as in `Context.shape`; None without contexts
 
     def until(self, period: int) -> Trajectory:
         """Return the first periods only."""
-        return Trajectory._make(array[:period] for array in self)
+        return Trajectory._make(None if array is None else array[:period] for array in self)
 
 
 class PeriodRecord(TypedDict):
@@ -38,9 +40,13 @@ class PeriodRecord(TypedDict):
     replayed: bool
 
 
-def empty_trajectory(periods: int) -> Trajectory:
+def empty_trajectory(periods: int, experiment: Experiment | None = None) -> Trajectory:
+    """Return the arrays of a trajectory, with contexts if the experiment has them."""
     arms, positions = np.empty(periods, np.int64), np.empty(periods, np.int64)
-    return Trajectory(arms, positions, np.empty(periods), np.zeros(periods, bool))
+    contexts = None
+    if experiment is not None and experiment.context is not None:
+        contexts = np.empty((periods, math.prod(experiment.context.shape(experiment.n_arms))))
+    return Trajectory(arms, positions, np.empty(periods), np.zeros(periods, bool), contexts)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -75,8 +81,9 @@ class Trace(Mapping[str, Trajectory], Frames):
 
     def _columns(self) -> dict[str, Any]:
         sizes = [played.arms.size for played in self.trajectories.values()]
-        fields = zip(*self.trajectories.values(), strict=True)
-        arrays = dict(zip(Trajectory._fields, map(np.concatenate, fields), strict=True))
+        played = self.trajectories.values()
+        names = [name for name in Trajectory._fields if name != "contexts"]
+        arrays = {name: np.concatenate([getattr(run, name) for run in played]) for name in names}
         return {
             "policy": np.repeat(np.array([*self.trajectories], object), sizes),
             "period": np.concatenate([np.arange(1, size + 1) for size in sizes]),
@@ -98,13 +105,24 @@ class Trace(Mapping[str, Trajectory], Frames):
 
 
 def replayed_by(
-    experiment: Experiment, arms: Ints, positions: Ints, earlier: Sequence[Trajectory]
+    experiment: Experiment, trajectory: Trajectory, earlier: Sequence[Trajectory]
 ) -> Bools:
     """Return which periods read an entry that an earlier policy had revealed."""
     if not earlier or not experiment.design.shares_rewards:
-        return np.zeros(arms.size, bool)
-    if experiment.design.indexed_by_period:
-        return np.any([other.arms == arms for other in earlier], axis=0)
-    # Without contexts a cell is an arm: an earlier policy has read as deep as it pulled the arm.
-    depths = [np.bincount(other.arms, minlength=experiment.n_arms) for other in earlier]
-    return positions < np.max(depths, axis=0)[arms]
+        return np.zeros(trajectory.arms.size, bool)
+    cells = cells_of(experiment, trajectory)
+    others = [cells_of(experiment, other) for other in earlier]
+    if experiment.indexed_by_period:
+        return np.any([other == cells for other in others], axis=0)
+    # An earlier policy has read as deep as it visited the cell.
+    depths = [np.bincount(other, minlength=experiment.cells) for other in others]
+    return trajectory.positions < np.max(depths, axis=0)[cells]
+
+
+def cells_of(experiment: Experiment, trajectory: Trajectory) -> Ints:
+    """Return the cell whose stack was read in each period: the arm, or the pair of level and arm."""
+    context = experiment.context
+    if context is None or context.indexed_by_period or trajectory.contexts is None:
+        return trajectory.arms
+    levels = trajectory.contexts[:, 0].astype(np.int64)
+    return levels * experiment.n_arms + trajectory.arms

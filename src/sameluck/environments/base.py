@@ -17,6 +17,7 @@ That is all an environment needs: `parameters` holds its fields, sequences as ar
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Callable, Sequence
 from functools import partial, wraps
@@ -33,20 +34,22 @@ from sameluck.compilation.functions import (
     is_builtin,
     require_class,
 )
+from sameluck.context import Context
 from sameluck.environments.checks import REWARD_LIMITS, check_list
 from sameluck.errors import Invalid, shown
 from sameluck.randomness.streams import Bits
 from sameluck.validation import is_listed
 
 DrawFunction: TypeAlias = Callable[..., float]
-Context: TypeAlias = None  # rewards depend on no context
 
-NO_CONTEXT: Context = None
+NO_CONTEXT = None
 _MAX_ENVIRONMENTS = 10  # in another environment: each combination of families is compiled
 
 ENVIRONMENTS: dict[str, type[Environment]] = {}  # by the name of their text form
-_DRAW_FUNCTIONS: dict[type, DrawFunction] = {}
+DRAW_FUNCTIONS: dict[type, DrawFunction] = {}
 _TIME_FUNCTIONS: dict[type, Callable[..., Any]] = {}  # for parameters that change with time
+CONTEXT_FUNCTIONS: dict[type, Callable[..., None]] = {}
+EXPECTED_FUNCTIONS: dict[type, Callable[..., float]] = {}
 
 
 class Environment:
@@ -80,6 +83,11 @@ class Environment:
     def arms(self) -> int | None:
         """Number of arms; None if any number fits."""
         return len(self.means)
+
+    @property
+    def context(self) -> Context | None:
+        """What is known of a user before an arm is chosen; None if nothing is."""
+        return None
 
     @property
     def moves_between(self) -> tuple[Environment, ...]:
@@ -157,8 +165,10 @@ def draws(environment_class: type) -> Callable[[DrawFunction], DrawFunction]:
 
     def register(function: DrawFunction) -> DrawFunction:
         arguments = "parameters, row, arm, bits"
+        if _has_context(environment_class, function):
+            arguments = "parameters, row, context, arm, bits"
         check_registration(environment_class, function, ENVIRONMENTS, "an environment", arguments)
-        _DRAW_FUNCTIONS[environment_class] = function
+        DRAW_FUNCTIONS[environment_class] = function
         if not is_builtin(function):
             complete(environment_class)
             if not environment_class.__name__.startswith("_"):
@@ -168,9 +178,18 @@ def draws(environment_class: type) -> Callable[[DrawFunction], DrawFunction]:
     return register
 
 
+def _has_context(environment_class: type, function: DrawFunction) -> bool:
+    # Compiled parameters of sameluck's environments do not state their context.
+    takes_context = is_builtin(function) and "context" in inspect.signature(function).parameters
+    return takes_context or getattr(environment_class, "context", None) not in (
+        None,
+        Environment.context,
+    )
+
+
 def complete(environment_class: type) -> None:
     """Add the methods of `Environment` that a user's class does not define."""
-    if not hasattr(environment_class, "means"):
+    if not hasattr(environment_class, "means") and not hasattr(environment_class, "context"):
         raise Invalid(
             f"{environment_class.__name__} has no means; give it a field `means`, one mean per arm"
         )
@@ -188,7 +207,7 @@ def _draw(parameters: text_forms.Parameters, row: int, arm: int, bits: Bits) -> 
     raise NotImplementedError
 
 
-draw = dispatched(_draw, _DRAW_FUNCTIONS)
+draw = dispatched(_draw, DRAW_FUNCTIONS)
 
 
 def moves(parameters_class: type) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -196,11 +215,11 @@ def moves(parameters_class: type) -> Callable[[Callable[..., Any]], Callable[...
     return partial(_TIME_FUNCTIONS.setdefault, parameters_class)
 
 
-def _always(parameters: Any, period: int, context: Context) -> Any:
+def _always(parameters: Any, period: int, context: None) -> Any:
     return parameters
 
 
-def _law_at(parameters: Any, period: int, context: Context) -> Any:
+def _law_at(parameters: Any, period: int, context: None) -> Any:
     """Return the parameters in a period, counted from 1; the same object unless the environment moves."""
 
 
@@ -219,12 +238,17 @@ def is_stationary(value: Any) -> bool:
 
 
 def check_environments(
-    name: str, listed: Any, least: int, fits: Callable[[object], bool], rule: str
+    name: str,
+    listed: Any,
+    least: int,
+    fits: Callable[[object], bool],
+    rule: str,
+    limit: int = _MAX_ENVIRONMENTS,
 ) -> None:
     """Raise `Invalid` unless a field lists at least so many environments, which all fit and are valid."""
     is_list = is_listed(listed) and not text_forms.is_parameters(listed)
-    if not is_list or not least <= len(listed) <= _MAX_ENVIRONMENTS:
-        limits = f"{least} to {_MAX_ENVIRONMENTS}"
+    if not is_list or not least <= len(listed) <= limit:
+        limits = f"{least} to {limit:,}"
         raise Invalid(f"{name} must be a list of {limits} environments, got {shown(listed)}")
     for index, environment in enumerate(listed):
         if not fits(environment):
@@ -234,11 +258,11 @@ def check_environments(
 
 def draw_function_of(parameters: text_forms.Parameters) -> DrawFunction:
     """Return the draw function for compiled parameters."""
-    if type(parameters) not in _DRAW_FUNCTIONS:
+    if type(parameters) not in DRAW_FUNCTIONS:
         raise Invalid(
             f"{type(parameters).__name__} has no draw function; register one with sameluck.draws"
         )
-    return _DRAW_FUNCTIONS[type(parameters)]
+    return DRAW_FUNCTIONS[type(parameters)]
 
 
 def is_complete(environment_class: type) -> TypeGuard[type[Environment]]:
@@ -246,7 +270,7 @@ def is_complete(environment_class: type) -> TypeGuard[type[Environment]]:
 
     Raise `Invalid` if it is neither.
     """
-    is_environment, can_draw = False, environment_class in _DRAW_FUNCTIONS
+    is_environment, can_draw = False, environment_class in DRAW_FUNCTIONS
     if issubclass(environment_class, Environment):
         inherited = environment_class.compiled_parameters is Environment.compiled_parameters
         is_environment, can_draw = True, can_draw or not inherited
@@ -265,18 +289,24 @@ def prepared_parameters(
     """Return the environment's compiled parameters, under the class that its machine code is compiled for."""
     parameters = environment.compiled_parameters(seed, replications, arms)
     parameters_class = type(parameters)
-    function = _DRAW_FUNCTIONS.get(type(environment), _DRAW_FUNCTIONS.get(parameters_class))
+    function = DRAW_FUNCTIONS.get(type(environment), DRAW_FUNCTIONS.get(parameters_class))
     if function is None:
         return parameters
     if is_builtin(function):  # machine code is kept on disk by the name of the class
-        _DRAW_FUNCTIONS[parameters_class] = function
+        DRAW_FUNCTIONS[parameters_class] = function
         return parameters
     if not text_forms.is_parameters(parameters):
         raise Invalid(
             f"{type(environment).__name__}.compiled_parameters must return a NamedTuple, got {parameters!r}"
         )
-    compiled = compiled_class(parameters_class, [function])
-    _DRAW_FUNCTIONS.setdefault(compiled, function)
+    registries = (CONTEXT_FUNCTIONS, EXPECTED_FUNCTIONS)
+    others = [registry.get(parameters_class) for registry in registries]
+    functions = [function, *filter(None, others)]
+    compiled = compiled_class(parameters_class, functions)
+    DRAW_FUNCTIONS.setdefault(compiled, function)
+    for registry, other in zip(registries, others, strict=True):
+        if other is not None:
+            registry.setdefault(compiled, other)  # type: ignore[attr-defined]
     return compiled(*map(_read_only, parameters))
 
 

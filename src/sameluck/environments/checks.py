@@ -12,7 +12,7 @@ from sameluck.validation import is_listed, require_number
 
 MAX_REWARD = 1e50  # sums of fourth powers of larger rewards would overflow
 REWARD_LIMITS = {"at_least": -MAX_REWARD, "at_most": MAX_REWARD}
-_SUM_TOLERANCE = 1e-9  # of probabilities
+SUM_TOLERANCE = 1e-9  # of probabilities
 
 
 def per_arm(value: float | Sequence[float], arms: int) -> Floats:
@@ -82,6 +82,6 @@ def check_probabilities(name: str, rows: object, arms: int, columns: int | None 
     """Return the number of columns, or raise `Invalid` unless each arm has a list of probabilities whose sum is 1."""
     columns = check_table(name, rows, arms, columns, at_least=0, at_most=1)
     for arm, total in enumerate(np.sum(np.asarray(rows, float), axis=1)):
-        if abs(total - 1) > _SUM_TOLERANCE:
+        if abs(total - 1) > SUM_TOLERANCE:
             raise Invalid(f"{name}[{arm}] must have the sum 1, got {total:.12g}")
     return columns

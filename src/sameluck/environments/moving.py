@@ -18,7 +18,6 @@ from sameluck import text_forms
 from sameluck.arrays import Floats, Ints
 from sameluck.environments.base import (
     NO_CONTEXT,
-    Context,
     Environment,
     check_environments,
     draw,
@@ -225,28 +224,24 @@ def _selection(
 
 
 @moves(SelectedParameters)
-def _select_index(
-    parameters: SelectedParameters, period: int, context: Context
-) -> SelectedParameters:
+def _select_index(parameters: SelectedParameters, period: int, context: None) -> SelectedParameters:
     return SelectedParameters(parameters.first, parameters.remaining, period)
 
 
 @moves(CompiledDrifting)
-def _drifting_at(parameters: CompiledDrifting, period: int, context: Context) -> CompiledDrifting:
+def _drifting_at(parameters: CompiledDrifting, period: int, context: None) -> CompiledDrifting:
     return CompiledDrifting(parameters.selection, parameters.last, parameters.over, period)
 
 
 @moves(CompiledDriftingGaussian)
 def _drifting_gaussian_at(
-    parameters: CompiledDriftingGaussian, period: int, context: Context
+    parameters: CompiledDriftingGaussian, period: int, context: None
 ) -> CompiledDriftingGaussian:
     return CompiledDriftingGaussian(parameters.mean, parameters.sd, parameters.over, period)
 
 
 @moves(CompiledSwitching)
-def _switching_at(
-    parameters: CompiledSwitching, period: int, context: Context
-) -> CompiledSwitching:
+def _switching_at(parameters: CompiledSwitching, period: int, context: None) -> CompiledSwitching:
     return CompiledSwitching(
         parameters.selection, parameters.phases, parameters.every, parameters.repeat, period
     )

@@ -6,12 +6,14 @@ from typing import TypeGuard
 
 from sameluck import environments, text_forms
 from sameluck.compilation.functions import is_builtin
+from sameluck.environments import contextual
 from sameluck.environments.base import ENVIRONMENTS, Environment, is_complete
 from sameluck.errors import Invalid, did_you_mean, shown
 
-for _name, _class in text_forms.discover(environments).items():
-    if is_complete(_class):
-        ENVIRONMENTS[_name] = _class
+for _package in (environments, contextual):
+    for _name, _class in text_forms.discover(_package).items():
+        if is_complete(_class):
+            ENVIRONMENTS[_name] = _class
 
 
 def _is_environment(value: object) -> TypeGuard[Environment]:

@@ -193,7 +193,7 @@ def simulated_scale_mismatch(
 ) -> ScaleMismatch | None:
     """Return the mismatch in an environment, before anything is run."""
     scales = _declared(experiment)
-    if not scales:
+    if not scales or capabilities_of(environment).has_contexts:
         return None
     spreads = [_spread(experiment, state) for state in environment.moves_between]
     widest = Spread(

@@ -124,6 +124,8 @@ def measured(runs: Runs, metric: Metric) -> Runs:
             )
         best = summed_over_periods(runs.environment, runs.checkpoints, partial(np.max, axis=1))
         return replace(runs, rewards=best - runs.rewards)
+    if runs.capabilities.has_contexts:
+        return replace(runs, rewards=_in_contexts(runs, metric))
     means = known_means(runs)
     if means is None:
         raise Invalid(
@@ -131,6 +133,20 @@ def measured(runs: Runs, metric: Metric) -> Runs:
             'live traffic; leave it out, or use "quantile(0.5)" or "worst_tenth"'
         )
     return replace(runs, rewards=_FROM_MEANS[metric.name](runs, means[:, None, None]))
+
+
+def _in_contexts(runs: Runs, metric: Metric) -> Floats:
+    """Return a metric against the best arm in each context (replication, policy, checkpoint)."""
+    if runs.regret is None or runs.best_pulls is None or np.isnan(runs.regret).any():
+        raise Invalid(
+            f"metric={metric.name!r} needs the mean reward of each arm in a context, which the environment does not "
+            "state; register a function with sameluck.expects"
+        )
+    if metric.name == "realised_regret":
+        raise Invalid(
+            'metric="realised_regret" is not defined with contexts; use "regret", against the best arm in the context'
+        )
+    return runs.regret if metric.name == "regret" else runs.best_pulls / runs.checkpoints
 
 
 def known_means(runs: Runs) -> Floats | None:

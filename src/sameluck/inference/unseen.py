@@ -141,7 +141,7 @@ def affordable_replications(experiment: Experiment, environment: Environment, ho
         parameters = prepared_parameters(environment, 0, range(1), experiment.n_arms)
         calls_python = isinstance(parameters, PythonReward)
         per_period *= COST_OF_PYTHON if calls_python else COST_OF_USER_CODE
-    if experiment.design.indexed_by_period:
+    if experiment.indexed_by_period:
         per_period *= COST_OF_COUPLING
     return MAX_COST // (per_period * horizon)
 
@@ -236,7 +236,7 @@ def possible_loss(runs: Runs) -> float | None:
     None where the arms' means are unknown, as on live traffic, or unbounded, as on a Gaussian prior.
     """
     environment, horizon = runs.environment, float(runs.checkpoints[-1])
-    if environment is None:
+    if environment is None or runs.capabilities.has_contexts:
         return None
     if runs.capabilities.has_instances:
         return horizon if environment.binary else None

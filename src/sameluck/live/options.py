@@ -15,7 +15,7 @@ from sameluck.environments.discrete import Bernoulli
 from sameluck.errors import Invalid, did_you_mean, shown
 from sameluck.experiment import Experiment, capabilities_of
 from sameluck.policies import external
-from sameluck.policies.base import Policy, needs_binary
+from sameluck.policies.base import Policy, check_context, needs_binary
 from sameluck.policies.batched import Batched, batch_of
 from sameluck.simulation.function_checks import probe_functions
 from sameluck.validation import (
@@ -272,6 +272,18 @@ def check_fit(experiment: Experiment, options: LiveOptions) -> None:
     """Raise `Invalid` if the options do not fit the experiment, or if it is too large to serve."""
     if not capabilities_of(None, experiment.design).has_stacks:
         raise Invalid("time_coupled is for simulation; live use Replay() or Naive()")
+    if experiment.context is not None:
+        raise Invalid(
+            f"a live experiment takes no contexts, got context={experiment.context.text}; simulate it, or leave "
+            "context out"
+        )
+    for name, policy in experiment.policies.items():
+        try:
+            check_context(policy, None, experiment.n_arms)
+        except Invalid:
+            raise Invalid(
+                f"policy {name!r} uses contexts, which live experiments do not take; simulate it"
+            ) from None
     fallback_arm(experiment, options)
     sizes = (
         ("arms", experiment.n_arms, MAX_ARMS),

@@ -21,6 +21,8 @@ That is all a policy needs. It may also have
 * `needs_binary`, a property: True if its rewards must be 0 and 1;
 * `prepare(arms, horizon)`: return the rule, another NamedTuple with tables; the select function is registered for it;
 * `memory(arms)`: return how many floats of `tally.memory` it keeps between periods;
+* `check_context(context)`: raise `Invalid` unless it can use this context, or none (`sameluck.context`). `prepare`
+  and `memory` may take `context` as their last argument;
 * `batched()`, for a policy with memory that is also run in batches (`Batched`): return the same rule as another
   NamedTuple, with a select function of its own and without memory;
 * `reward_scale()`: return the `RewardScale` it assumes, and `rescaled(sd, mean)`: return the policy for rewards of
@@ -33,10 +35,11 @@ of the lowest arm.
 from __future__ import annotations
 
 import dis
+import inspect
 from collections.abc import Callable
 from functools import cache, partial
 from types import CodeType
-from typing import NamedTuple, Protocol, TypeAlias, TypeGuard
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeGuard
 
 import numpy as np
 
@@ -49,6 +52,7 @@ from sameluck.compilation.functions import (
     is_builtin,
     require_class,
 )
+from sameluck.context import Context, Features
 from sameluck.errors import Invalid
 from sameluck.policies.fast.branch_hints import with_branch_hints
 from sameluck.policies.fast.rule_tables import kept_tables
@@ -74,6 +78,11 @@ class Tally(NamedTuple):
     memory: Floats  # numbers that the policy keeps; 0 at the start
     last_arm: int  # in the period before; 0 in period 1
     last_reward: float  # in the period before; 0 in period 1
+    context: Floats = None  # type: ignore[assignment]  # features of the present user, (feature,) or (arm, feature)
+    last_context: Floats = None  # type: ignore[assignment]  # in the period before; 0 in period 1
+    level: int = 0  # of the present user, or the state; 0 without levels
+    last_level: int = 0  # in the period before; 0 in period 1
+    step: int = 0  # in the episode, from 0; 0 without states
 
 
 class PlayedArm(NamedTuple):
@@ -305,22 +314,66 @@ def check_parameters(policy: Policy, arms: int) -> None:
         policy.check(arms)
 
 
-def prepare(policy: Policy, arms: int, horizon: int) -> Policy:
+def prepare(policy: Policy, arms: int, horizon: int, context: Context | None = None) -> Policy:
     """Return the policy as the compiled loop takes it: its rule, in a fast form if one is registered."""
-    rule = rule_of(policy, arms, horizon)
+    rule = rule_of(policy, arms, horizon, context)
     form = _FAST_FORMS.get(type(policy))
     return form(rule, arms) if form else rule
 
 
-def rule_of(policy: Policy, arms: int, horizon: int) -> Policy:
+def rule_of(policy: Policy, arms: int, horizon: int, context: Context | None = None) -> Policy:
     """Return the NamedTuple that a policy's select function takes: the policy itself, or what it prepares."""
     if not hasattr(policy, "prepare"):
         return policy
+    make = partial(_with_context, policy.prepare, arms, horizon, context=context)
     if is_builtin(type(policy)) and all(isinstance(field, _PLAIN) for field in policy):
         # With the types, because NamedTuples of different classes, and 2 and 2.0, compare equal.
-        key = (type(policy), *((type(field), field) for field in policy), arms, horizon)
-        return kept_tables(key, lambda: policy.prepare(arms, horizon))
-    return require_rule(f"{type(policy).__name__}.prepare", policy.prepare(arms, horizon))
+        key = (type(policy), *((type(field), field) for field in policy), arms, horizon, context)
+        return kept_tables(key, make)
+    return require_rule(f"{type(policy).__name__}.prepare", make())
+
+
+def _with_context(method: Callable[..., Any], *arguments: int, context: Context | None) -> Any:
+    takes_context = "context" in inspect.signature(method).parameters
+    return method(*arguments, context) if takes_context else method(*arguments)
+
+
+def check_context(policy: Policy, context: Context | None, arms: int) -> None:
+    """Raise `Invalid` unless a policy can use the context of an experiment; None for no context."""
+    if hasattr(policy, "check_context"):
+        policy.check_context(context)
+        return
+    if not has_select_function(policy, arms) or is_builtin(type(policy)):
+        return
+    names = select_function_of(rule_of(policy, arms, _ANY_HORIZON, context)).__code__.co_names
+    if not {"context", "last_context"}.isdisjoint(names):
+        require_features(type(policy).__name__, context)
+    if not {"level", "last_level"}.isdisjoint(names):
+        require_levels(type(policy).__name__, context)
+
+
+def _worded(context: Context | None) -> str:
+    return "no context" if context is None else f"the context {context.text}"
+
+
+def require_features(policy: str, context: Context | None) -> Features:
+    """Return the features of an experiment's users; raise `Invalid` for a policy that needs them without."""
+    if not isinstance(context, Features):
+        raise Invalid(
+            f"{policy} needs users with features, and they have {_worded(context)}; simulate it in an environment "
+            "with features, such as linear"
+        )
+    return context
+
+
+def require_levels(policy: str, context: Context | None) -> Context:
+    """Return the levels of an experiment's users; raise `Invalid` for a policy that needs them without."""
+    if context is None or isinstance(context, Features):
+        raise Invalid(
+            f"{policy} needs users with levels, and they have {_worded(context)}; simulate it in an environment "
+            "with levels, such as by_level"
+        )
+    return context
 
 
 def require_rule(method: str, returned: object) -> Policy:
@@ -333,9 +386,11 @@ def require_rule(method: str, returned: object) -> Policy:
     return returned
 
 
-def memory_of(prepared: Policy, arms: int) -> int:
+def memory_of(prepared: Policy, arms: int, context: Context | None = None) -> int:
     """Return how many floats a prepared policy keeps between periods."""
-    size = prepared.memory(arms) if hasattr(prepared, "memory") else 0
+    size = 0
+    if hasattr(prepared, "memory"):
+        size = _with_context(prepared.memory, arms, context=context)
     return require_whole(f"{type(prepared).__name__}.memory({arms})", size, 0, 10**8)
 
 
@@ -346,7 +401,8 @@ def has_select_function(policy: object, arms: int) -> TypeGuard[Policy]:
         return True
     if not text_forms.is_parameters(policy) or not hasattr(policy, "prepare"):
         return False
-    function = _SELECT_FUNCTIONS.get(type(policy.prepare(arms, _ANY_HORIZON)))
+    prepared = _with_context(policy.prepare, arms, _ANY_HORIZON, context=None)
+    function = _SELECT_FUNCTIONS.get(type(prepared))
     if function is None:
         return False
     check_registration(policy_class, function, POLICIES, "a policy", "policy, tally, period, noise")

@@ -7,7 +7,7 @@ cell) are counted apart from what a policy observes (`pulls`, by arm).
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -49,7 +49,10 @@ def cell_of(arm: int) -> int:
 def tally_of(observations: Observations, last_arm: int, last_reward: float) -> Tally:
     """Return the tally that a select function takes."""
     pulls, totals, means = observations.pulls, observations.totals, observations.means
-    return Tally(pulls, totals, means, observations.memory, last_arm, last_reward)
+    nothing: Any = None
+    return Tally(
+        pulls, totals, means, observations.memory, last_arm, last_reward, nothing, nothing, 0, 0, 0
+    )
 
 
 @inlined
@@ -122,4 +125,9 @@ def stored_tally(tally: Tally) -> Tally:
         memory[3 * arms + 2 :],
         np.int64(memory[3 * arms]),  # type: ignore[arg-type]
         memory[3 * arms + 1],
+        tally.context,
+        tally.last_context,
+        tally.level,
+        tally.last_level,
+        tally.step,
     )

@@ -8,10 +8,11 @@ from importlib import import_module
 from sameluck import policies, text_forms
 from sameluck.compilation.functions import is_builtin
 from sameluck.errors import Invalid, did_you_mean, shown
-from sameluck.policies import base, fast
+from sameluck.policies import base, contextual, fast
 from sameluck.policies.external import External
 
-for _name, _class in text_forms.discover(policies).items():
+_discovered = {**text_forms.discover(policies), **text_forms.discover(contextual)}
+for _name, _class in _discovered.items():
     if _class is not External:  # the application makes its object
         base.check_complete(_class)
     base.check_when_made(_class)

@@ -30,7 +30,7 @@ Integer: TypeAlias = int | np.int64 | np.uint64
 VERSION = 1
 
 # Purposes of a number. Purposes never share numbers, so a policy's random choice never shifts a reward.
-REWARD, DECISION, INSTANCE, AUDIT, TWIN = 1, 2, 3, 4, 5
+REWARD, DECISION, INSTANCE, AUDIT, TWIN, CONTEXT = 1, 2, 3, 4, 5, 6
 
 ALL_POLICIES = 0  # the stream owner of the numbers that all policies of a replication share
 
@@ -98,6 +98,16 @@ def at(noise: Key | OnceKey, period: Integer, slot: Integer) -> Bits:
     return word(noise, np.uint64(period) * _SLOTS + np.uint64(slot))
 
 
+def within(noise: Key | OnceKey, coordinate: Integer) -> Key | OnceKey:
+    """Return the key of a part of a policy's decision noise, such as the part for one level of a context."""
+    if isinstance(noise, OnceKey):
+        return noise.within(int(coordinate))
+    return subkey(noise, coordinate)
+
+
+compiled_as(subkey)(within)
+
+
 @inlined
 def again(bits: Bits, attempt: Integer) -> Bits:
     """Return more bits for a sampler that needs more than one word: a hash of its word."""
@@ -112,6 +122,13 @@ class OnceKey:
         self.name = name
         self.bits_once = bits_once  # whether the bits must be taken once too (`OnceBits`)
         self.seen: set[int] = set()
+        self._parts: dict[int, OnceKey] = {}
+
+    def within(self, coordinate: int) -> OnceKey:
+        """Return the key of a part, which remembers its own reads."""
+        key = subkey(self.key, np.uint64(coordinate))
+        part = OnceKey(key, self.name, bits_once=self.bits_once)
+        return self._parts.setdefault(coordinate, part)
 
     def read(self, index: int) -> None:
         """Record a read; raise `AddressReused` if the index was read before."""

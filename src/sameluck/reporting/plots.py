@@ -278,7 +278,7 @@ def visits(trajectories: Mapping[str, Trajectory]) -> list[Visit]:
     seen: dict[tuple[int, int], tuple[str, int]] = {}
     result = []
     for policy, trajectory in trajectories.items():
-        rows = zip(*(column.tolist() for column in trajectory), strict=True)
+        rows = zip(*(column.tolist() for column in trajectory[:4]), strict=True)
         policy_visits = [
             Visit(policy, period, arm, position, reward, seen[arm, position] if replayed else None)
             for period, (arm, position, reward, replayed) in enumerate(rows, 1)

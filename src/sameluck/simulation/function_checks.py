@@ -34,6 +34,7 @@ from sameluck.policies.base import (
     states_probabilities,
 )
 from sameluck.policies.batched import Batched
+from sameluck.simulation.contexts.runner import runner_of
 from sameluck.simulation.loop import Results
 from sameluck.simulation.plain_runner import Deadline, PlainRunner, Stop
 from sameluck.simulation.policy_runner import PolicyRunner
@@ -75,7 +76,7 @@ def user_functions(
     """Yield a user's select and draw functions, with `detail` also the functions that state probabilities."""
     arms, horizon = experiment.n_arms, experiment.horizon
     if not is_builtin(type(policy)) or isinstance(policy, Batched):
-        prepared = as_compiled(prepare(policy, arms, horizon))
+        prepared = as_compiled(prepare(policy, arms, horizon, experiment.context))
         if not is_builtin(select_function_of(prepared)):
             yield UserFunction(select_function_of(prepared), repr(policy), arms, horizon)
             if detail and states_probabilities(prepared):
@@ -152,7 +153,9 @@ class Probe(NamedTuple):
             self._run_beyond(self.stopped_at, recorded=recorded)
         for replication, plain in enumerate(self.results):
             periods = plain.checkpoints
-            trajectory = empty_trajectory(periods.size) if recorded else None
+            trajectory = (
+                empty_trajectory(periods.size, self.runner.experiment) if recorded else None
+            )
             compiled = self.runner.run(range(replication, replication + 1), periods, trajectory)
             _check_equal_results(self.runner, plain, compiled, COMPILED)
         if any(function.states_probabilities for function in self.functions):
@@ -164,7 +167,7 @@ class Probe(NamedTuple):
 
     def _run_beyond(self, stop: Stop, *, recorded: bool) -> None:
         """Raise `Invalid` if machine code does not end in time the period in which plain Python stopped."""
-        trajectory = empty_trajectory(stop.period) if recorded else None
+        trajectory = empty_trajectory(stop.period, self.runner.experiment) if recorded else None
         self.runner.compile(recorded=recorded)
         try:
             within(PERIOD_SECONDS, self.runner.run, range(1), np.array([stop.period]), trajectory)
@@ -197,7 +200,7 @@ def probe_functions(
         functions = frozenset(user_functions(experiment, stage, policy, detail=detail))
         if not functions:
             continue
-        runner = PolicyRunner(experiment, stage, name)
+        runner = runner_of(experiment, stage, name)
         for use in functions:
             try:
                 check_source(use.function)

@@ -110,7 +110,7 @@ def run_one(
 
 
 @inlined
-def _reset(arrays: WorkingArrays, seed: Bits, stream_owner: Bits, replication: int) -> None:
+def begin(arrays: WorkingArrays, seed: Bits, stream_owner: Bits, replication: int) -> None:
     """Begin a replication: nothing is observed, and each cell has the key of its reward stack."""
     key = stream(seed, REWARD, replication, stream_owner)
     for cell in range(arrays.first.size):
@@ -133,7 +133,7 @@ def run_all(
     seed, reward_owner, noise_owner = stream_owners
     for row in range(results.rewards.shape[0]):
         replication = first + row
-        _reset(arrays, seed, reward_owner, replication)
+        begin(arrays, seed, reward_owner, replication)
         noise = stream(seed, DECISION, replication, noise_owner)
         failed = run_one(policy, parameters, noise, arrays, row, results, trajectory)
         if failed:

@@ -42,7 +42,7 @@ class ObjectRunner:
         policy = experiment.policies[name]
         assert isinstance(policy, External)
         self.batch = policy.batch
-        self._indexed_by_period = experiment.design.indexed_by_period
+        self._indexed_by_period = experiment.indexed_by_period
 
     def run(
         self, replications: range, checkpoints: Ints, trajectory: Trajectory | None = None

@@ -46,7 +46,7 @@ from sameluck.randomness.streams import (
     subkey,
     word,
 )
-from sameluck.simulation.loop import Results, run_one, sum_exploration_excess
+from sameluck.simulation.loop import Results, sum_exploration_excess
 from sameluck.simulation.policy_runner import PolicyRunner
 from sameluck.simulation.refusals import OutOfTime
 from sameluck.text_forms import Parameters, is_parameters
@@ -114,8 +114,8 @@ class PlainRunner:
         runner = self.runner
         seed, reward_owner, noise_owner = runner.stream_owners
         arrays, results = runner.empty_arrays(), runner.empty_results(1, checkpoints)
-        arms: Any = np.arange(runner.experiment.n_arms)  # all at once
-        keys = subkey(stream(seed, REWARD, replication, reward_owner), arms)
+        cells: Any = np.arange(runner.experiment.cells)  # all at once
+        keys = subkey(stream(seed, REWARD, replication, reward_owner), cells)
         arrays.first[:], arrays.second[:] = keys
         key = stream(seed, DECISION, replication, noise_owner)
         noise = OnceKey(key, runner.refusals.label, bits_once=not runner.is_builtin)
@@ -126,7 +126,9 @@ class PlainRunner:
         try:
             functions = select_function_of(runner.policy), draw_function_of(parameters)
             with runner.refusals.explaining(parameters), self.deadline.checked_in(*functions):
-                period = run_one(policy, guarded, noise, arrays, 0, results, recording)
+                period = runner.run_plainly(
+                    policy, guarded, noise, arrays, replication, results, recording
+                )
         except OutOfTime as error:
             done = int(np.searchsorted(checkpoints, arrays.observations.pulls.sum(), side="right"))
             codes = [function.__code__ for function in functions]
@@ -134,7 +136,7 @@ class PlainRunner:
                 if frame.f_code in codes:
                     self.stopped_at = Stop(done + 1, frame.f_code, line)
             rewards, pulls = results.rewards[:, :done], results.pulls[:, :done]
-            return Results(results.indexed_by_period, checkpoints[:done], rewards, pulls)
+            return results._replace(checkpoints=checkpoints[:done], rewards=rewards, pulls=pulls)
         runner.refusals.check_arm(replication, period)
         return results
 

@@ -13,6 +13,7 @@ from sameluck.environments.base import Environment, prepared_parameters
 from sameluck.errors import Invalid
 from sameluck.experiment import Experiment
 from sameluck.policies.base import (
+    Policy,
     as_compiled,
     memory_of,
     prepare,
@@ -21,11 +22,13 @@ from sameluck.policies.base import (
     states_probabilities,
 )
 from sameluck.policies.observations import Observations
+from sameluck.randomness.streams import OnceKey
 from sameluck.simulation.loop import (
     Results,
     StreamOwners,
     WorkingArrays,
     run_all,
+    run_one,
     sum_exploration_excess,
 )
 from sameluck.simulation.refusals import Refusals, check_rewards
@@ -43,8 +46,9 @@ class PolicyRunner:
         self.environment = environment
         self.name = name
         design = experiment.design
-        prepared = prepare(experiment.policies[name], experiment.n_arms, experiment.horizon)
-        self.memory = memory_of(prepared, experiment.n_arms)
+        arms, context = experiment.n_arms, experiment.context
+        prepared = prepare(experiment.policies[name], arms, experiment.horizon, context)
+        self.memory = memory_of(prepared, arms, context)
         self.policy = as_compiled(prepared)
         self.refusals = Refusals(experiment, environment, name, self.policy)
         self.stream_owners: StreamOwners = (
@@ -73,7 +77,7 @@ class PolicyRunner:
     def compile(self, *, recorded: bool) -> None:
         """Compile the loop, with or without a trajectory."""
         end = np.array([self.experiment.horizon])
-        self._run(range(0), end, empty_trajectory(0) if recorded else None)
+        self._run(range(0), end, empty_trajectory(0, self.experiment) if recorded else None)
 
     def _run(
         self, replications: range, checkpoints: Ints, trajectory: Trajectory | None
@@ -93,6 +97,19 @@ class PolicyRunner:
             )
         self.refusals.check_arm(*failure)
         return results
+
+    def run_plainly(
+        self,
+        policy: Policy,
+        parameters: Parameters,
+        noise: OnceKey,
+        arrays: WorkingArrays,
+        replication: int,
+        results: Results,
+        trajectory: Trajectory | None,
+    ) -> int:
+        """Run a replication in plain Python; return 0, or the period in which the policy chose a wrong arm."""
+        return run_one(policy, parameters, noise, arrays, 0, results, trajectory)
 
     def exploration_excess(self, checkpoints: Ints, trajectory: Trajectory) -> Floats:
         """Return by how much the policy's random choices exceeded their expectation up to each checkpoint.
@@ -127,28 +144,28 @@ class PolicyRunner:
     def recording(self, trajectory: Trajectory | None, checkpoints: Ints) -> Trajectory | None:
         """Return the trajectory to fill, which a design that indexes rewards by period always needs."""
         # Without a trajectory the loop is compiled for positions in the stack alone.
-        if trajectory is None and self.experiment.design.indexed_by_period:
+        if trajectory is None and self.experiment.indexed_by_period:
             return empty_trajectory(int(checkpoints[-1]))
         return trajectory
 
     def empty_arrays(self) -> WorkingArrays:
-        cells = self.experiment.n_arms
-        keys = _padded(cells, np.uint64), _padded(cells, np.uint64)
+        cells = self.experiment.cells
+        keys = padded(cells, np.uint64), padded(cells, np.uint64)
         return WorkingArrays(*keys, self.empty_observations())
 
     def empty_observations(self) -> Observations:
         arms = self.experiment.n_arms
-        reads, pulls = _padded(arms, np.int64), _padded(arms, np.int64)
-        totals, means = _padded(arms, np.float64), _padded(arms, np.float64)
-        return Observations(reads, pulls, totals, means, _padded(self.memory, np.float64))
+        reads, pulls = padded(self.experiment.cells, np.int64), padded(arms, np.int64)
+        totals, means = padded(arms, np.float64), padded(arms, np.float64)
+        return Observations(reads, pulls, totals, means, padded(self.memory, np.float64))
 
     def empty_results(self, replications: int, checkpoints: Ints) -> Results:
         shape = (replications, checkpoints.size)
         pulls = np.empty((*shape, self.experiment.n_arms), np.int64)
-        indexed_by_period = self.experiment.design.indexed_by_period
+        indexed_by_period = self.experiment.indexed_by_period
         return Results(indexed_by_period, checkpoints, np.empty(shape), pulls)
 
 
-def _padded(size: int, dtype: type[Number]) -> NDArray[Number]:
+def padded(size: int, dtype: type[Number]) -> NDArray[Number]:
     # Two threads' small arrays in one cache line would make each write stall the other thread (false sharing).
     return np.zeros(size + 32, dtype)[16 : 16 + size]

@@ -9,7 +9,7 @@ from sameluck.environments.base import Environment, EnvironmentLike
 from sameluck.environments.registry import as_environment
 from sameluck.errors import Invalid, TooLarge
 from sameluck.experiment import Experiment, capabilities_of
-from sameluck.policies.base import needs_binary
+from sameluck.policies.base import check_context, needs_binary
 
 
 def fitted(experiment: Experiment, environment: EnvironmentLike) -> tuple[Experiment, Environment]:
@@ -21,6 +21,9 @@ def fitted(experiment: Experiment, environment: EnvironmentLike) -> tuple[Experi
                 f"Experiment.arms is missing: {_short(environment)} takes any number; give arms=2, for example"
             )
         experiment = experiment.replace(arms=environment.arm_names or environment.arms)
+    if isinstance(experiment, Experiment) and experiment.context is None:
+        context = as_environment(environment).context
+        experiment = experiment if context is None else experiment.replace(context=context)
     return experiment, checked_environment(experiment, environment)
 
 
@@ -31,13 +34,33 @@ def checked_environment(experiment: Experiment, environment: EnvironmentLike) ->
     environment = as_environment(environment)
     environment.check(experiment.n_arms)
     check_design(experiment.design, environment)
+    _check_context(experiment, environment)
     for name, policy in experiment.policies.items():
+        try:
+            check_context(policy, experiment.context, experiment.n_arms)
+        except Invalid as error:
+            raise Invalid(f"policy {name!r}: {error}") from None
         if needs_binary(policy) and not environment.binary:
             raise Invalid(
                 f"policy {name!r} ({text_forms.write(policy)}) needs rewards 0 and 1, but {_short(environment)} "
                 "has others; use a policy for real-valued rewards, such as thompson_gaussian"
             )
     return environment
+
+
+def _check_context(experiment: Experiment, environment: Environment) -> None:
+    context, expected = experiment.context, environment.context
+    if context is None or (expected is not None and context.agrees_with(expected)):
+        return
+    if expected is None:
+        raise Invalid(
+            f"Experiment.context is {context.text}, but the users of {_short(environment)} have no context; leave "
+            "it out, or use an environment with contexts, such as linear or by_level"
+        )
+    raise Invalid(
+        f"Experiment.context is {context.text}, but the users of {_short(environment)} have {expected.text}; "
+        "leave it out, or give the environment's"
+    )
 
 
 def fits(design: Design, environment: Environment) -> bool:
@@ -86,8 +109,8 @@ def check_memory(
     """Raise `TooLarge` with an estimate if the results would not fit into this machine's memory."""
     policies, arms = len(experiment.policies), experiment.n_arms
     cells = replications * policies * checkpoints.size
-    results = 8 * cells * (arms + 2) * (2 if detail else 1)
-    tables = 64 * experiment.horizon * (policies if experiment.design.indexed_by_period else 1)
+    results = 8 * cells * (experiment.cells + 2) * (2 if detail else 1)
+    tables = 64 * experiment.horizon * (policies if experiment.indexed_by_period else 1)
     needed, free = results + tables, _available_memory()
     if needed > free:
         raise TooLarge(

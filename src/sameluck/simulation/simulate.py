@@ -15,6 +15,7 @@ from typing import TypeAlias
 from sameluck import text_forms
 from sameluck.compilation.decorators import announcing, load_compiler
 from sameluck.environments.base import EnvironmentLike
+from sameluck.errors import Invalid
 from sameluck.experiment import Experiment, checked_checkpoints
 from sameluck.policies.external import Makers, makers_of
 from sameluck.policies.simple import Uniform
@@ -103,6 +104,15 @@ def checked_work(
     numbers = checked_replications(experiment, replications)
     makers_by_policy = makers_of(experiment.policies, makers)
     require_flag("detail", detail)
+    if experiment.context is not None and detail:
+        raise Invalid(
+            "detail=True is for compare(adjust=...), which is not defined with contexts; leave it out"
+        )
+    if experiment.context is not None and makers_by_policy:
+        raise Invalid(
+            f"policy {next(iter(makers_by_policy))!r} is a Python object, which takes no contexts yet; register a "
+            "select function with sameluck.selects"
+        )
     check_memory(experiment, len(numbers), horizons, detail=detail)
     return Work(experiment, environment, horizons, numbers, detail, makers_by_policy)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from math import ceil
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -19,11 +19,14 @@ from sameluck.experiment import Experiment
 from sameluck.policies.base import is_randomised
 from sameluck.policies.external import Maker
 from sameluck.runs import Runs
+from sameluck.simulation.contexts.loop import CONTEXT_ARRAYS
+from sameluck.simulation.contexts.runner import runner_of
 from sameluck.simulation.object_runner import ObjectRunner
 from sameluck.simulation.policy_runner import PolicyRunner
 from sameluck.trajectories import Trajectory, empty_trajectory
 
 _ROWS = 1 << 16  # replications whose interactions are counted at once
+_PERIODS_AT_ONCE = 1 << 22  # of which the cells are kept
 # Seconds per period, and per arm in a period: of UCB, and of Thompson sampling for a randomised policy.
 _PERIOD, _ARM, _RANDOMISED_ARM = 5e-9, 2e-9, 1e-8
 _OBJECT_PERIOD = 5e-6
@@ -46,14 +49,14 @@ class Work(NamedTuple):
     @property
     def recorded(self) -> bool:
         """Return whether results need whole trajectories."""
-        return self.detail or self.experiment.design.indexed_by_period
+        return self.detail or (self.experiment.counts_pairs and self.experiment.context is None)
 
     def runner(self, policy: str) -> Runner:
         """Return the runner of a policy."""
         if policy in self.makers:
             make = self.makers[policy]
             return ObjectRunner(self.experiment, self.environment, policy, make)
-        return PolicyRunner(self.experiment, self.environment, policy)
+        return runner_of(self.experiment, self.environment, policy)
 
 
 class Task(NamedTuple):
@@ -78,6 +81,7 @@ class TaskResult(NamedTuple):
     pairs: Ints | None = None  # period-arm pairs (replication, checkpoint), if indexed by period
     totals: Sequence[Floats] = ()
     exploration_excess: Sequence[Floats] = ()
+    contextual: Mapping[str, Sequence[Any]] = {}  # arrays of `CONTEXT_ARRAYS` by name
 
 
 def split(
@@ -95,7 +99,7 @@ def split(
     replication in one task.
     """
     names = tuple(work.experiment.policies)
-    groups = [names] if work.experiment.design.indexed_by_period else [(name,) for name in names]
+    groups = [names] if work.experiment.counts_pairs else [(name,) for name in names]
     tasks: list[Task] = []
     for group in groups:
         period = sum((measured or {}).get(name) or seconds_of_period(work, name) for name in group)
@@ -131,9 +135,43 @@ def run_task(work: Work, task: Task) -> TaskResult:
     runners = [work.runner(name) for name in task.policies]
     if work.recorded:
         return _run_recorded(work, task, runners)
+    if work.experiment.context is not None:
+        return _run_contextual(work, task, runners)
     results = [runner.run(task.replications, work.checkpoints) for runner in runners]
     rewards, pulls = [run.rewards for run in results], [run.pulls for run in results]
     return TaskResult(task.number, rewards, pulls)
+
+
+def _run_contextual(work: Work, task: Task, runners: Sequence[Runner]) -> TaskResult:
+    numbers, rows = task.replications, len(task.replications)
+    if work.experiment.counts_pairs:  # in blocks, because the cell of every period is kept
+        rows = max(1, _PERIODS_AT_ONCE // int(work.checkpoints[-1]))
+    blocks = [numbers[start : start + rows] for start in range(0, len(numbers), rows)]
+    runs: list[list[Any]] = [[] for _ in runners]  # a `ContextResults` of each block
+    pairs = []
+    for block in blocks:
+        results: list[Any] = [runner.run(block, work.checkpoints) for runner in runners]
+        for policy_runs, result in zip(runs, results, strict=True):
+            policy_runs.append(result._replace(cells=result.cells[:, :0]))
+        if work.experiment.counts_pairs:
+            pairs.append(_distinct_pairs(work, [result.cells for result in results]))
+    joined = {
+        name: [np.concatenate([getattr(run, name) for run in policy_runs]) for policy_runs in runs]
+        for name in ("rewards", "pulls", *CONTEXT_ARRAYS)
+    }
+    counts = np.concatenate(pairs) if pairs else None
+    rewards, pulls = joined.pop("rewards"), joined.pop("pulls")
+    return TaskResult(task.number, rewards, pulls, counts, contextual=joined)
+
+
+def _distinct_pairs(work: Work, cells: Sequence[Ints]) -> Ints:
+    counts = np.empty((len(cells[0]), work.checkpoints.size), np.int64)
+    last_period = np.empty(work.experiment.cells, np.int64)
+    for row in range(len(counts)):
+        last_period[:] = 0
+        rows = np.stack([policy_cells[row] for policy_cells in cells])
+        _count_pairs(rows, last_period, work.checkpoints, counts[row])
+    return counts
 
 
 def _run_recorded(work: Work, task: Task, runners: Sequence[Runner]) -> TaskResult:
@@ -163,7 +201,7 @@ def _empty_result(work: Work, task: Task) -> TaskResult:
         task.number,
         [np.empty(shape) for _ in policies],
         [np.empty(by_arm, np.int64) for _ in policies],
-        np.empty(shape, np.int64) if work.experiment.design.indexed_by_period else None,
+        np.empty(shape, np.int64) if work.experiment.counts_pairs else None,
         [np.empty(by_arm) for _ in policies if work.detail],
         [np.empty(shape) for _ in policies if work.detail],
     )
@@ -183,15 +221,15 @@ def _fill_pairs(work: Work, trajectories: Sequence[Trajectory], counts: Ints) ->
 
 
 @compiled
-def _count_pairs(arms: Ints, last_period: Ints, checkpoints: Ints, counts: Ints) -> None:
-    """Count the distinct (period, arm) pairs that the policies, rows of `arms`, request up to each checkpoint."""
+def _count_pairs(cells: Ints, last_period: Ints, checkpoints: Ints, counts: Ints) -> None:
+    """Count the distinct pairs of period and cell up to each checkpoint; `cells` has a row for each policy."""
     pairs = 0
     start = 0
     for checkpoint in range(checkpoints.size):
         for period in range(start, checkpoints[checkpoint]):
-            for policy in range(arms.shape[0]):
-                if last_period[arms[policy, period]] != period + 1:
-                    last_period[arms[policy, period]] = period + 1
+            for policy in range(cells.shape[0]):
+                if last_period[cells[policy, period]] != period + 1:
+                    last_period[cells[policy, period]] = period + 1
                     pairs += 1
         counts[checkpoint] = pairs
         start = checkpoints[checkpoint]
@@ -210,6 +248,7 @@ class Assembly:
         self.interactions: Ints = np.empty((shape[0], shape[2]), np.int64)
         self.totals: Floats | None = np.empty(by_arm) if work.detail else None
         self.exploration_excess: Floats | None = np.empty(shape) if work.detail else None
+        self.contextual: dict[str, Any] = {}  # arrays
 
     def add(self, task: Task, result: TaskResult) -> None:
         """Copy the results of a task into the arrays."""
@@ -222,17 +261,29 @@ class Assembly:
             if self.totals is not None and self.exploration_excess is not None:
                 self.totals[rows, column] = result.totals[k]
                 self.exploration_excess[rows, column] = result.exploration_excess[k]
+            for array_name, arrays in result.contextual.items():
+                self._contextual_array(array_name, arrays[k])[rows, column] = arrays[k]
         if result.pairs is not None:
             self.interactions[rows] = result.pairs
+
+    def _contextual_array(self, name: str, values: Any) -> Any:
+        shape = (*self.rewards.shape[:2], *values.shape[1:])
+        if name not in self.contextual:
+            self.contextual[name] = np.empty(shape, values.dtype)
+        return self.contextual[name]
 
     def runs(self) -> Runs:
         """Return the runs, once every task is added."""
         work, design = self.work, self.work.experiment.design
-        if not design.indexed_by_period:
+        if not work.experiment.counts_pairs:
+            visits = self.contextual.get("visits", self.pulls)
+            visits = (
+                visits if visits.shape[-1] else self.pulls
+            )  # users with features have no stacks
             # In blocks, or counting would need half as much memory again as the results.
-            for start in range(0, len(self.pulls), _ROWS):
+            for start in range(0, len(visits), _ROWS):
                 rows = slice(start, start + _ROWS)
-                self.interactions[rows] = design.interactions(self.pulls[rows])
+                self.interactions[rows] = design.interactions(visits[rows])
         return Runs(
             work.experiment,
             work.checkpoints,
@@ -243,4 +294,5 @@ class Assembly:
             work.replications.start,
             self.totals,
             self.exploration_excess,
+            **{name: array for name, array in self.contextual.items() if array.shape[-1]},
         )

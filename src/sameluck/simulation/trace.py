@@ -7,6 +7,7 @@ import numpy as np
 from sameluck.environments.base import EnvironmentLike
 from sameluck.experiment import MAX_COUNT, Experiment
 from sameluck.policies.external import Makers, makers_of
+from sameluck.simulation.contexts.runner import runner_of
 from sameluck.simulation.function_checks import COMPILED, check_equal, probe_functions
 from sameluck.simulation.object_runner import ObjectRunner, check_object, check_repeated
 from sameluck.simulation.plain_runner import PlainRunner
@@ -59,10 +60,10 @@ def trace(
                 check_object(runner)
             trajectory = _trace_object(runner, replication, guard=guard)
         else:
-            policy_runner = PolicyRunner(experiment, environment, name)
+            policy_runner = runner_of(experiment, environment, name)
             trajectory = _trace_compiled(policy_runner, replication, guard=guard)
         earlier = list(trajectories.values())
-        replayed = replayed_by(experiment, trajectory.arms, trajectory.positions, earlier)
+        replayed = replayed_by(experiment, trajectory, earlier)
         trajectories[name] = trajectory._replace(replayed=replayed)
     return Trace(experiment, environment, replication, trajectories)
 
@@ -71,8 +72,8 @@ def _trace_compiled(runner: PolicyRunner, replication: int, *, guard: bool) -> T
     horizon = runner.experiment.horizon
     end, trajectory, plain = (
         np.array([horizon]),
-        empty_trajectory(horizon),
-        empty_trajectory(horizon),
+        empty_trajectory(horizon, runner.experiment),
+        empty_trajectory(horizon, runner.experiment),
     )
     if guard:  # plain Python first: it names the line of a wrong index
         PlainRunner(runner).run(replication, end, plain)

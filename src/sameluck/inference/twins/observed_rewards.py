@@ -105,6 +105,11 @@ def observed_stacks(runs: Runs) -> ObservedStacks:
             "a twin copies arms that are the same in every replication, and a prior draws new arms; simulate the "
             "prior itself"
         )
+    if runs.capabilities.has_contexts:
+        raise Invalid(
+            f"a twin copies arms without contexts, and the users of {type(environment).__name__} have contexts; "
+            "simulate it with more replications"
+        )
     if not runs.capabilities.is_stationary:
         raise Invalid(
             f"a twin copies stationary arms, and the arms of {type(environment).__name__} change with the period; "

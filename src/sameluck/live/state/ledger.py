@@ -149,7 +149,7 @@ class Ledger(NamedTuple):
         for name, periods, result in done:
             path = result.trajectory.until(periods)
             earlier = list(trajectories.values())
-            replayed = replayed_by(experiment, path.arms, path.positions, earlier)
+            replayed = replayed_by(experiment, path, earlier)
             trajectories[name] = path._replace(replayed=replayed)
         awaited = tuple(entry[1:] for entry in outstanding if entry.stack_owner != AUDITED)
         return Trace(experiment, None, number, trajectories, awaited)

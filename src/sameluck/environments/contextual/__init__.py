@@ -1,0 +1,1 @@
+"""Environments whose users have contexts: features, levels or states."""

@@ -1,0 +1,1 @@
+"""Policies that use contexts: features, levels or states."""

@@ -1,0 +1,111 @@
+"""`ContextRunner`: compiles and runs the loop of one policy whose users have contexts."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from sameluck.arrays import Ints
+from sameluck.context import Levels
+from sameluck.environments.base import Environment
+from sameluck.experiment import Experiment
+from sameluck.policies.base import Policy
+from sameluck.randomness.streams import CONTEXT, OnceKey, stream
+from sameluck.simulation.contexts.loop import (
+    ContextResults,
+    FeatureArrays,
+    LevelArrays,
+    Replication,
+    forget,
+    run_all,
+    run_one,
+)
+from sameluck.simulation.loop import Results, WorkingArrays
+from sameluck.simulation.policy_runner import PolicyRunner, padded
+from sameluck.text_forms import Parameters
+from sameluck.trajectories import Trajectory
+
+
+class ContextRunner(PolicyRunner):
+    """One policy of an experiment whose users have contexts, prepared to run any of its replications."""
+
+    def __init__(self, experiment: Experiment, environment: Environment, name: str) -> None:
+        super().__init__(experiment, environment, name)
+        self._contexts = self._empty_contexts()
+
+    def _run(  # type: ignore[override]  # `ContextResults` has the fields of `Results`
+        self, replications: range, checkpoints: Ints, trajectory: Trajectory | None
+    ) -> ContextResults:
+        results = self.empty_results(len(replications), checkpoints)
+        parameters = self.parameters(replications or range(1))
+        with self.refusals.explaining(parameters):
+            failure = run_all(
+                self.policy,
+                parameters,
+                self.stream_owners,
+                replications.start,
+                self._arrays,
+                self._contexts,
+                results,
+                trajectory,
+            )
+        self.refusals.check_arm(*failure)
+        return results
+
+    def run_plainly(
+        self,
+        policy: Policy,
+        parameters: Parameters,
+        noise: OnceKey,
+        arrays: WorkingArrays,
+        replication: int,
+        results: Results,
+        trajectory: Trajectory | None,
+    ) -> int:
+        seed, reward_owner, _ = self.stream_owners
+        key = stream(seed, CONTEXT, replication, reward_owner)
+        users = OnceKey(key, f"environment {type(self.environment).__name__}")
+        contexts = self._empty_contexts()
+        forget(contexts)
+        current = Replication(users, noise, arrays, contexts, 0)
+        return run_one(policy, parameters, current, results, trajectory)  # type: ignore[arg-type]
+
+    def recording(self, trajectory: Trajectory | None, checkpoints: Ints) -> Trajectory | None:
+        return trajectory  # arms are recorded in the results
+
+    def _empty_contexts(self) -> FeatureArrays | LevelArrays:
+        context, arms = self.experiment.context, self.experiment.n_arms
+        assert context is not None
+        shape = context.shape(arms)
+        flat, last_flat = (padded(math.prod(shape), np.float64) for _ in range(2))
+        levels = context.number if isinstance(context, Levels) else 0
+        arrays_class = FeatureArrays if context.indexed_by_period else LevelArrays
+        return arrays_class(
+            flat.reshape(shape), last_flat.reshape(shape), flat, last_flat, np.zeros(levels)
+        )
+
+    def empty_results(self, replications: int, checkpoints: Ints) -> ContextResults:  # type: ignore[override]
+        experiment, context = self.experiment, self.experiment.context
+        assert context is not None
+        shape = (replications, checkpoints.size)
+        has_cells, by_period = not context.indexed_by_period, experiment.indexed_by_period
+        periods = int(checkpoints[-1]) if experiment.counts_pairs else 0
+        levels = context.number if isinstance(context, Levels) else 0
+        return ContextResults(
+            by_period,
+            checkpoints,
+            np.empty(shape),
+            np.empty((*shape, experiment.n_arms), np.int64),
+            np.empty((*shape, experiment.cells if has_cells else 0), np.int64),
+            np.empty((*shape, levels)),
+            np.empty(shape),
+            np.empty(shape, np.int64),
+            np.empty((replications, periods), np.int32),
+        )
+
+
+def runner_of(experiment: Experiment, environment: Environment, name: str) -> PolicyRunner:
+    """Return the runner of a compiled policy, with contexts if the experiment has them."""
+    runner_class = PolicyRunner if experiment.context is None else ContextRunner
+    return runner_class(experiment, environment, name)

@@ -9,7 +9,8 @@ Parts:
 * `kills`: units that stay enrolled although their client answered with the fallback arm, while the service is killed;
 * `list`: processor time of the list and of the metrics with 200 experiments, while users of five of them are served;
 * `page`: processor time of the page of an experiment with 1,000 arms and 20 policies;
-* `restart`: the first list after a restart, with several experiments of `--entries` / 5 entries.
+* `restart`: the first list after a restart, with five experiments of `--entries` / 5 entries;
+* `changes`: operators' calls while a policy is added to 1,000 open replications and removed again.
 
 Every service is `sameluck serve` in a process of its own, and SQLite and PostgreSQL sync every commit.
 """
@@ -512,12 +513,67 @@ def on_restart(setting):
     }
 
 
+# Long changes
+
+
+def on_changes(setting):
+    """Measure operators' calls while policies are added to 1,000 open replications and removed again."""
+    experiment = sl.Experiment(
+        policies={"ucb": "ucb1(alpha=2)", "greedy": "epsilon_greedy(epsilon=0.2)"},
+        arms=3,
+        horizon=100,
+        replications=1_000,
+        seed=7,
+    )
+    with sl.open(setting.url) as store:
+        live = store.start(NAME, experiment, options={"open_replications": 1_000})
+        play(live, 30_000)
+        status = live.status()
+    results, calls = {"open replications": status.opened - status.complete}, {}
+    results["entries"] = status.settled
+    with serving(setting.url) as service:
+        for number in range(5):
+            ended = threading.Event()
+            change = threading.Thread(target=change_policies, args=(service, number, calls, ended))
+            change.start()
+            switch_until(service, ended, calls)
+            change.join()
+    return results | {title: quantiles(seconds) for title, seconds in calls.items()}
+
+
+def change_policies(service, number, calls, ended):
+    """Add a policy and remove it."""
+    path, name = f"/v1/experiments/{NAME}/policies", f"late-{number}"
+    try:
+        with service.http as http:
+            begin = time.perf_counter()
+            http.post(path, json={"name": name, "policy": "ucb1(alpha=1)"}).raise_for_status()
+            middle = time.perf_counter()
+            http.delete(f"{path}/{name}").raise_for_status()
+            calls.setdefault("add_policy", []).append(middle - begin)
+            calls.setdefault("remove_policy", []).append(time.perf_counter() - middle)
+    finally:
+        ended.set()
+
+
+def switch_until(service, ended, calls):
+    with service.http as http:
+        while not ended.is_set():
+            for action in ("disable", "enable"):
+                begin = time.perf_counter()
+                answer = http.post(f"/v1/experiments/{NAME}/arms/2/{action}", json={})
+                calls.setdefault("switch meanwhile", []).append(time.perf_counter() - begin)
+                answer.raise_for_status()
+            time.sleep(0.02)
+
+
 PARTS = {
     "tabs": on_tabs,
     "kills": on_kills,
     "list": on_list,
     "page": on_page,
     "restart": on_restart,
+    "changes": on_changes,
 }
 
 

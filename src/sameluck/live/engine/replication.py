@@ -80,11 +80,15 @@ class Scheduler:
         replication.version, replication.digest = settled.value.size, settled.digest()
         replication.outstanding = set(outstanding)
         stacks = _load_stacks(replication, settled)
+        rewards: dict[int, Floats] = {}  # of all stacks of a stack owner, one after the other
         for k, stack_owner in enumerate(self.stack_owners):
             depths = np.array(replication.depths[stack_owner])
+            if stack_owner not in rewards:
+                cells = np.flatnonzero(depths).tolist()
+                parts = [stacks[stack_owner, cell] for cell in cells]
+                rewards[stack_owner] = np.concatenate([np.empty(0), *parts])
             walker = new_walker(self.prepared[k], number, results[k] if results else None, depths)
-            for cell in np.flatnonzero(depths).tolist():
-                walker.push(cell, stacks[stack_owner, cell])
+            walker.push_stacks(depths, rewards[stack_owner])
             # Once over the whole ledger; then the usual small buffers, and what is left of the stacks for them.
             walker.advance()
             walker.shrink_buffers()

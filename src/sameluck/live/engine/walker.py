@@ -220,6 +220,14 @@ class CompiledWalker:
         buffers.values[buffers.offset[cell] + ring] = values
         buffers.end[cell] = stop
 
+    def push_stacks(self, depths: Ints, values: Floats) -> None:
+        """Push the beginnings of all stacks, one after the other in `values`; the buffers hold a whole ledger."""
+        buffers = self.buffers
+        # At once: with 1,000 arms and 20 policies, a call for each stack took most of a look's time.
+        shifts = buffers.offset - (np.cumsum(depths) - depths)
+        buffers.values[np.repeat(shifts, depths) + np.arange(values.size)] = values
+        buffers.end[:] = depths
+
     def push_if_next(self, cell: int, position: int, values: Sequence[float]) -> None:
         """Append newly settled rewards if they are next in the stack, as far as there is room."""
         if self.buffers.end[cell] != position:
@@ -297,6 +305,10 @@ class ObjectWalker:
     def push(self, cell: int, values: Sequence[float] | Floats) -> None:
         self._buffers.setdefault(cell, deque()).extend(map(float, values))
         self._end[cell] += len(values)
+
+    def push_stacks(self, depths: Ints, values: Floats) -> None:
+        for cell, stack in enumerate(np.split(values, np.cumsum(depths)[:-1])):
+            self.push(cell, stack)
 
     def push_if_next(self, cell: int, position: int, values: Sequence[float]) -> None:
         if self._end[cell] == position and (room := self.buffer_room(cell)):

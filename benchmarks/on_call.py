@@ -521,7 +521,7 @@ def on_changes(setting):
     experiment = sl.Experiment(
         policies={"ucb": "ucb1(alpha=2)", "greedy": "epsilon_greedy(epsilon=0.2)"},
         arms=3,
-        horizon=100,
+        horizon=1_000,
         replications=1_000,
         seed=7,
     )

@@ -1,7 +1,10 @@
 """An environment of one's own: one NamedTuple and one draw function."""
 
+import itertools
+import time
 from collections.abc import Sequence
 from functools import partial
+from types import SimpleNamespace
 from typing import NamedTuple
 
 import numpy as np
@@ -11,6 +14,7 @@ import cases
 import sameluck as sl
 from budget import SEED, assert_mean
 from sameluck import randomness, text_forms
+from sameluck.environments import stated_means
 from sameluck.environments.base import ENVIRONMENTS, draw_function_of, prepared_parameters
 from sameluck.environments.stated_means import check_means
 from sameluck.randomness import discrete, exponential, gamma, normal, poisson, uniform
@@ -230,6 +234,19 @@ def test_means_that_move_are_checked_in_several_periods(monkeypatch):
         match=r"Drifting states the mean 0\.05 for arm 1 in period 1, .* the mean (1|0\.99)",
     ):
         check_means(drifting, 2, 100)
+
+
+def test_a_busy_machine_draws_as_many_rewards(monkeypatch):
+    """The clock runs on by a second between any two looks at it, once the speed of the draws is known."""
+    looks = itertools.count(-12)
+    clock = SimpleNamespace(
+        perf_counter=lambda: time.perf_counter() + max(0, next(looks)),
+        thread_time=time.thread_time,
+    )
+    monkeypatch.setattr(stated_means, "time", clock)
+    sl.draws(Stated)(complement)
+    with pytest.raises(sl.Invalid, match=r"100,000 draws have the mean 0\.(39|4)"):
+        check_means(Stated((0.6, 0.4), 1.0), 2, 100)
 
 
 def a_new_array(parameters, row, arm, bits):

@@ -76,14 +76,13 @@ def _drawn_deviations(
 ) -> Floats:
     """Return draws minus stated means (arm, draw), of a prior their means over each instance (arm, instance)."""
     rows, arms = means.shape
-    if _seconds_per_draw(parameters, rows, seed) * arms * 2 * FIRST_DRAWS > _PATIENCE * seconds:
+    per_draw = max(_seconds_per_draw(parameters, rows, seed), 1e-9)
+    affordable = _PATIENCE * seconds / (per_draw * arms)  # of a function that waits
+    if affordable < 2 * FIRST_DRAWS:
         return np.empty((arms, 0))
-    # Processor time, because a busy machine should not check less; a function that waits is stopped by the clock.
-    end, latest = time.thread_time() + seconds, time.perf_counter() + _PATIENCE * seconds
-    blocks, drawn = [], 0
-    while drawn < draws and (
-        drawn < 2 * FIRST_DRAWS or (time.thread_time() < end and time.perf_counter() < latest)
-    ):
+    # Processor time, because a busy machine should not check less.
+    end, blocks, drawn = time.thread_time() + seconds, [], 0
+    while drawn < min(draws, affordable) and (drawn < 2 * FIRST_DRAWS or time.thread_time() < end):
         block = np.empty((arms, max(FIRST_DRAWS, min(drawn, draws - drawn))))
         for arm in range(arms):
             _draw_block(parameters, rows, np.uint64(seed), arm, drawn, block[arm])

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sameluck import text_forms
-from sameluck.arrays import Floats
+from sameluck.arrays import Floats, Ints
 from sameluck.context import MAX_LEVELS, Levels
 from sameluck.environments.base import (
     ENVIRONMENTS,
@@ -22,12 +22,13 @@ from sameluck.environments.base import (
 )
 from sameluck.environments.by_family import CompiledByFamily
 from sameluck.environments.checks import SUM_TOLERANCE, check_row
-from sameluck.environments.contextual.base import ContextualEnvironment, contexts, expects
+from sameluck.environments.contextual.base import ContextualEnvironment, contexts, expects, gaps
 from sameluck.errors import Invalid, shown
-from sameluck.randomness.samplers import discrete
+from sameluck.randomness.samplers import uniform
 from sameluck.randomness.streams import Bits, Key, at
 from sameluck.validation import is_listed
 
+_PARTS = 4  # of [0, 1) for each level
 _MAX_GROUPS = 10  # of levels with different distributions: each combination is compiled
 
 
@@ -164,10 +165,14 @@ class ByLevel(_ByLevelFields, ContextualEnvironment):
             group.instance_means(seed, replications, size)
             for group, size in zip(groups, sizes, strict=True)
         ]
-        frequencies = self.frequencies or np.full(count, 1 / count)
-        return CompiledByLevel(
-            parameters, np.cumsum(frequencies), np.concatenate(means, axis=1), arms
-        )
+        cumulative = np.cumsum(self.frequencies or np.full(count, 1 / count))
+        cumulative[-1] = 1.0
+        parts = np.arange(_PARTS * count) / (_PARTS * count)
+        guide = np.searchsorted(cumulative, parts, side="right")
+        cell_means = np.concatenate(means, axis=1)
+        by_level = cell_means.reshape(len(cell_means), count, arms)
+        cell_gaps = (by_level.max(axis=-1, keepdims=True) - by_level).reshape(cell_means.shape)
+        return CompiledByLevel(parameters, cumulative, guide, cell_means, cell_gaps, arms)
 
 
 def _fits(value: object) -> bool:
@@ -223,13 +228,22 @@ class CompiledByLevel(NamedTuple):
 
     cells: text_forms.Parameters
     cumulative: Floats  # frequencies of the levels
+    guide: Ints  # the lowest level in each of equal parts of [0, 1)
     cell_means: Floats  # (replication, cell)
+    cell_gaps: Floats  # to the best arm of the level (replication, cell)
     arms: int
 
 
 @contexts(CompiledByLevel)
 def _level(parameters: CompiledByLevel, row: int, period: int, noise: Key, context: Floats) -> None:
-    context[0] = discrete(at(noise, period, 0), parameters.cumulative)
+    # From the lowest level that is possible: a binary search would wait for mispredicted branches.
+    probability = uniform(at(noise, period, 0))
+    level = parameters.guide[
+        min(int(probability * parameters.guide.size), parameters.guide.size - 1)
+    ]
+    while parameters.cumulative[level] <= probability:
+        level += 1
+    context[0] = level
 
 
 @draws(CompiledByLevel)
@@ -237,6 +251,13 @@ def _draw_in_level(
     parameters: CompiledByLevel, row: int, context: Floats, arm: int, bits: Bits
 ) -> float:
     return draw(parameters.cells, row, int(context[0]) * parameters.arms + arm, bits)
+
+
+@gaps(CompiledByLevel)
+def _gap_in_level(
+    parameters: CompiledByLevel, row: int, context: Floats, arm: int, arms: int
+) -> float:
+    return parameters.cell_gaps[row, int(context[0]) * arms + arm]
 
 
 @expects(CompiledByLevel)

@@ -48,6 +48,7 @@ def test_bad_rows_are_skipped_where_that_is_recommended(tmp_path, capsys):
         ["compare", "--replications", "5"],
         ["designs", "--replications", "5"],
         ["plan", "--effect", "1"],
+        ["race", "--tolerance", "20"],
     ):
         assert cli.run([command[0], *words, *command[1:]]) == 2
         assert "--skip-bad" in capsys.readouterr().err

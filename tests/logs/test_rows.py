@@ -580,3 +580,17 @@ def test_a_long_log_is_split_into_replications_of_so_many_rows():
     for wrong in (0, -1, True, 2.5):
         with pytest.raises(Invalid, match="replication must be the name of a column"):
             read_log(rows, arm="a", reward="r", replication=wrong)
+
+
+def test_decimal_commas_are_read_where_semicolons_separate_columns(tmp_path):
+    """As spreadsheets write them in many countries. Names keep their commas; 1.234,5 could be two numbers."""
+    path = tmp_path / "log.csv"
+    lines = ["2,5;x,1;1,5", "1,5;y;-0,25", "3;x,1;,5", "4;y;2", "5;y;1e-1", "6;y; 1,5e2 "]
+    path.write_text("at;shown;paid\n" + "\n".join(lines) + "\n7;y;1.234,5\n8;y;1,2,3\n")
+    log = read_log(path, **NAMES, time="at")
+    assert log.arms == ("x,1", "y")
+    assert log.reward.tolist() == [-0.25, 1.5, 0.5, 2.0, 0.1, 150.0]
+    assert log.problems == (
+        Problem(8, "reward is not a number ('1.234,5')"),
+        Problem(9, "reward is not a number ('1,2,3')"),
+    )

@@ -115,6 +115,7 @@ def _csv_rows(path: Path, columns: LogColumns) -> Iterator[LogRow]:
             raise Invalid(f"{name}: its first line is not UTF-8; save the log as UTF-8")
         _require_columns(name, header, columns)
         indices = [header.index(column) for column in columns.names]
+        has_decimal_commas = delimiter == ";"  # as spreadsheets write where the comma is decimal
         for row, fields in _records(reader):
             if not_utf8:
                 not_utf8.clear()
@@ -122,9 +123,20 @@ def _csv_rows(path: Path, columns: LogColumns) -> Iterator[LogRow]:
             elif isinstance(fields, BadRow):
                 yield row, fields
             elif len(fields) == len(header):
-                yield row, [fields[index] for index in indices]
+                values = [fields[index] for index in indices]
+                yield row, _with_points(values, columns) if has_decimal_commas else values
             elif any(field.strip() for field in fields):
                 yield row, BadRow(f"{len(fields)} fields instead of {len(header)}")
+
+
+def _with_points(values: list[str], columns: LogColumns) -> list[str]:
+    """Return the values with a point in place of the decimal comma of a reward or time; names keep their commas."""
+    return [
+        value.replace(",", ".")
+        if name in (columns.reward, columns.time) and _DECIMAL_COMMA.fullmatch(value)
+        else value
+        for name, value in zip(columns.names, values, strict=True)
+    ]
 
 
 def _delimiter(line: str, columns: LogColumns) -> str:
@@ -145,6 +157,7 @@ def _checked_lines(lines: Iterable[str], not_utf8: list[str]) -> Iterator[str]:
 
 
 _DELIMITERS = ",;\t|"
+_DECIMAL_COMMA = re.compile(r"\s*[-+]?\d*,\d+(?:[eE][-+]?\d+)?\s*")
 _SURROGATE = re.compile("[\udc80-\udcff]")
 
 

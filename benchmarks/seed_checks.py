@@ -1,20 +1,29 @@
 """Rates at which `compare` warns rightly and for nothing, on cases where few replications mislead.
 
-    python benchmarks/seed_checks.py [--experiments 300] [--seed 1000] [--only NAME ...]
+    python benchmarks/seed_checks.py [--experiments 300] [--seed 1000] [--live] [--only NAME ...]
 
 A verdict is wrong if the 95% t interval misses the true difference, which 40,000 other replications give. Each
 experiment has its own seed, and so its own check on other seeds. The table has the share of wrong verdicts, the share
-of wrong and of right verdicts with a caution, verdicts with the wrong sign and how many of them have no caution, and
-the share of experiments whose verdict says that such intervals miss too often.
+of wrong and of right verdicts with a caution, verdicts with the wrong sign and how many of them have no caution, the
+share of experiments whose verdict says that such intervals miss too often, and how many wrong and right verdicts name
+a rare failure.
+
+With `--live`, `compare` gets what a live experiment has: the rewards of its users, without the environment. It runs
+the policies on a copy of the arms instead of other seeds. The first experiment of each case is rehearsed event by
+event, and its runs must have the bits of the simulated runs that the others use.
 """
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 from collections.abc import Iterator
 from typing import NamedTuple
 
+import numpy as np
+
 import sameluck as sl
+from sameluck.simulation.rewards import observed_rewards
 
 HEADER = (
     "case",
@@ -25,11 +34,14 @@ HEADER = (
     "wrong sign",
     "of these silent",
     "miss rate stated",
+    "failure named if wrong",
+    "if right",
 )
 COUNTS = (10, 20, 50)
 TRUTH = 40_000  # replications
 UCB, EPSILON, GREEDY = sl.UCB1(2.0), sl.EpsilonGreedy(0.1), sl.EpsilonGreedy(0.0)
 REVENUE = sl.ZeroInflatedLognormal((0.10, 0.12), (2.0, 2.0), (1.0, 1.0))
+TEN_ARMS = (0.3, 0.25, 0.25, 0.2, 0.2, 0.2, 0.15, 0.15, 0.1, 0.1)
 ARMS5 = sl.Bernoulli((0.9, 0.7, 0.5, 0.3, 0.1))
 
 
@@ -58,6 +70,27 @@ CASES = {
     "elimination v Thompson": Case(
         sl.SuccessiveElimination(), sl.ThompsonBernoulli(), sl.Bernoulli((0.5, 0.45)), 2_000
     ),
+    "lognormal, epsilon v Thompson": Case(
+        sl.ThompsonNormalInverseGamma(), sl.EpsilonGreedy(0.05), sl.Lognormal((2.2, 2.0, 1.8)), 300
+    ),
+    "exponential, KL-UCB v commit": Case(
+        sl.KLUCBGaussian(), sl.ExploreThenCommit(8), sl.Exponential((1.3, 1.0)), 400
+    ),
+    "ten arms, Thompson v gradient": Case(
+        sl.ThompsonBernoulli(), sl.GradientBandit(0.3), sl.Bernoulli(TEN_ARMS), 600
+    ),
+    "Gaussian prior, UCB1 v epsilon": Case(
+        sl.UCB1(1.0), sl.EpsilonGreedy(0.02), sl.GaussianPrior(), 250, 4
+    ),
+    "conversions, UCB-tuned v epsilon": Case(
+        sl.UCBTuned(), sl.DecreasingEpsilonGreedy(0.5, 1.0), sl.Bernoulli((0.06, 0.03, 0.03)), 800
+    ),
+}  # fmt: skip
+EQUAL = sl.Bernoulli((0.5, 0.5, 0.5))
+LIVE_CASES = {
+    **{name: case for name, case in CASES.items() if case.arms is None},
+    "greedy fails in 1 of 40": Case(UCB, GREEDY, sl.Bernoulli((0.95, 0.5)), 2_000),
+    "equal arms, uniform v UCB1": Case(sl.Uniform(), sl.UCB1(0.5), EQUAL, 200),
 }  # fmt: skip
 
 
@@ -71,6 +104,9 @@ class Row(NamedTuple):
     wrong_sign: int
     silent_wrong_sign: int
     rate_stated: int
+    named_wrong: int
+    named_right: int
+    bound_stated: int
 
     def cells(self) -> list[str]:
         right = self.experiments - self.wrong
@@ -83,11 +119,37 @@ class Row(NamedTuple):
             str(self.wrong_sign),
             str(self.silent_wrong_sign),
             f"{self.rate_stated / self.experiments:.0%}",
+            f"{self.named_wrong} of {self.wrong}",
+            f"{self.named_right} of {right}",
         ]
 
 
-def rows(case: str, experiments: int, first_seed: int) -> Iterator[Row]:
-    settings = CASES[case]
+def simulated(experiment: sl.Experiment, settings: Case) -> sl.Runs:
+    return sl.simulate(experiment, settings.environment)
+
+
+def as_live(experiment: sl.Experiment, settings: Case) -> sl.Runs:
+    """Return the runs that a live experiment would have: single rewards, and no environment."""
+    runs = simulated(experiment, settings)
+    return dataclasses.replace(runs, environment=None, observed=observed_rewards(runs))
+
+
+def rehearsed(experiment: sl.Experiment, settings: Case) -> sl.Runs:
+    with sl.open("sqlite://", clock=sl.VirtualClock()) as store:
+        live = store.start("rehearsed", experiment)
+        sl.rehearse(live, settings.environment)
+        return live.runs()
+
+
+def require_same(runs: sl.Runs, other: sl.Runs) -> None:
+    for name in ("rewards", "pulls", "observed"):
+        if not np.array_equal(getattr(runs, name), getattr(other, name)):
+            raise SystemExit(f"a rehearsal has other {name} than a simulation")
+
+
+def rows(case: str, experiments: int, first_seed: int, *, live: bool) -> Iterator[Row]:
+    settings = LIVE_CASES[case] if live else CASES[case]
+    make = as_live if live else simulated
     experiment = sl.Experiment(
         policies={"control": settings.control, "policy": settings.policy},
         arms=settings.arms or settings.environment.arms,
@@ -97,13 +159,14 @@ def rows(case: str, experiments: int, first_seed: int) -> Iterator[Row]:
     )
     long = sl.simulate(experiment, settings.environment).rewards[:, :, 0]
     truth = float((long[:, 1] - long[:, 0]).mean())
+    if live:
+        first = experiment.replace(replications=min(COUNTS), seed=first_seed)
+        require_same(as_live(first, settings), rehearsed(first, settings))
     for count in COUNTS:
-        found = [0] * 6
+        found = [0] * 9
         for seed in range(experiments):
-            runs = sl.simulate(
-                experiment.replace(replications=count, seed=first_seed + seed), settings.environment
-            )
-            result = sl.compare(runs)
+            changes = {"replications": count, "seed": first_seed + seed}
+            result = sl.compare(make(experiment.replace(**changes), settings))
             (effect,) = result.effects
             is_wrong = not effect.low <= truth <= effect.high
             wrong_sign = effect.shows_difference and effect.effect * truth < 0
@@ -114,6 +177,10 @@ def rows(case: str, experiments: int, first_seed: int) -> Iterator[Row]:
             found[3] += wrong_sign
             found[4] += wrong_sign and not warned
             found[5] += result.violations.misses is not None
+            names_failure = bool(result.check.failures or result.failures)
+            found[6] += is_wrong and names_failure
+            found[7] += not is_wrong and names_failure
+            found[8] += "would not show in" in result.verdict
         yield Row(case, count, experiments, *found)
 
 
@@ -121,19 +188,22 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--experiments", type=int, default=300)
     parser.add_argument("--seed", type=int, default=1_000, help="of the first experiment")
-    parser.add_argument("--only", nargs="*", default=list(CASES))
+    parser.add_argument("--live", action="store_true", help="as live runs, without an environment")
+    parser.add_argument("--only", nargs="*", help="cases")
     arguments = parser.parse_args()
     print(f"| {' | '.join(HEADER)} |\n|{'---|' * len(HEADER)}")
-    total = [0] * 6
-    for case in arguments.only:
-        for row in rows(case, arguments.experiments, arguments.seed):
+    total = [0] * 10
+    options = {"live": arguments.live}
+    for case in arguments.only or (LIVE_CASES if arguments.live else CASES):
+        for row in rows(case, arguments.experiments, arguments.seed, **options):
             print(f"| {' | '.join(row.cells())} |", flush=True)
-            total = [a + b for a, b in zip(total, row[2:8], strict=True)]
-    experiments, wrong, warned_wrong, warned_right, wrong_sign, silent = total
+            total = [a + b for a, b in zip(total, row[2:], strict=True)]
+    experiments, wrong, warned_wrong, warned_right, wrong_sign, silent, *_, bounds = total
     print(
         f"\nAll: {warned_wrong} of {wrong} wrong verdicts cautioned ({warned_wrong / max(wrong, 1):.0%}), "
         f"{warned_right} of {experiments - wrong} right verdicts ({warned_right / max(experiments - wrong, 1):.1%}); "
-        f"{silent} of {wrong_sign} verdicts with the wrong sign have no caution."
+        f"{silent} of {wrong_sign} verdicts with the wrong sign have no caution; {bounds} verdicts state the "
+        "share of failures that would not show."
     )
 
 

@@ -14,7 +14,12 @@ from sameluck.inference.policy_summaries import policy_metrics, standings, summa
 from sameluck.inference.requests import Request, check_request
 from sameluck.inference.twins.failures import Failure, rare_failures, short_copy
 from sameluck.inference.twins.intervals import twin_effects
-from sameluck.inference.unseen import SeedCheck, check_on_other_seeds, possible_loss
+from sameluck.inference.unseen import (
+    SeedCheck,
+    check_on,
+    check_on_other_seeds,
+    possible_loss,
+)
 from sameluck.policies.external import Makers
 from sameluck.runs import Runs
 from sameluck.validation import require_flag
@@ -123,16 +128,20 @@ def _checked(
     runs: Runs, effects: list[Effect], request: Request
 ) -> tuple[SeedCheck, Runs | None, tuple[Failure, ...]]:
     """Return the check of the effects, the runs behind it, and rare failures on a copy of live arms."""
-    metric = request.metric_definition
+    metric, method = request.metric_definition, request.interval_method
     if runs.environment is None:
         copy = short_copy(runs)
         if copy is None:
             return SeedCheck(), None, ()
-        on_copy = SeedCheck(copy.runs.replications, on_copy=True)
-        return on_copy, copy.runs if metric.is_reward else None, rare_failures(copy)
+        failures, on_copy = rare_failures(copy), SeedCheck(copy.runs.replications, on_copy=True)
+        if not metric.is_reward:
+            return on_copy, None, failures
+        are_means = method.is_of_the_mean and not method.copies_arms
+        pairs = check_on(copy.runs, effects, are_means=are_means).pairs
+        return on_copy._replace(pairs=pairs), copy.runs, failures
     if not metric.is_mean or all(effect.is_same_policy for effect in effects):
         return SeedCheck(), None, ()
-    are_means = request.interval_method.is_of_the_mean
+    are_means = method.is_of_the_mean
     return *check_on_other_seeds(runs, effects, metric, are_means=are_means), ()
 
 

@@ -62,7 +62,7 @@ class PairCheck(NamedTuple):
     policy: str
     control: str
     effect: float
-    error: float  # standard error
+    error: float  # standard error of the simulation
     contradicts: bool  # it is outside the interval
 
 
@@ -70,10 +70,16 @@ class SeedCheck(NamedTuple):
     """Differences at the last checkpoint in replications with other random numbers."""
 
     replications: int = 0  # 0: not checked
-    on_copy: bool = False  # on a copy of live arms, which can show failures but not contradict
+    on_copy: bool = (
+        False  # on a copy of live arms, whose own error the pairs' errors do not contain
+    )
     obstacle: str = ""  # why it was not checked
     pairs: tuple[PairCheck, ...] = ()
     failures: tuple[Failure, ...] = ()  # of pairs whose interval is contradicted
+
+    @property
+    def pairs_on_other_seeds(self) -> tuple[PairCheck, ...]:
+        return () if self.on_copy else self.pairs
 
     @property
     def contradicted(self) -> list[PairCheck]:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from sameluck.inference.effects import is_interim
 from sameluck.inference.interval_methods import ANYTIME, MEDIAN
-from sameluck.reporting.sentences import miss_rate
 from sameluck.wording import amount, counted, listed
 
 if TYPE_CHECKING:
@@ -81,7 +80,9 @@ def _contradicted(result: Comparison) -> Iterator[str]:
     pairs = check.contradicted
     if not pairs:
         return
-    differences = _means(pairs)
+    if check.on_copy:
+        yield _contradicted_on_copy(result)
+        return
     failures = [
         f" {failure.policy} ends {amount(failure.loss)} or more behind {failure.control} in about 1 replication in "
         f"{failure.one_in:,.0f}."
@@ -89,8 +90,23 @@ def _contradicted(result: Comparison) -> Iterator[str]:
     ]
     needed = max(10 * count, result.violations.replications_for_skewness)
     yield (
-        f"On other seeds {differences} ({check.replications:,} replications): these "
+        f"On other seeds {_means(pairs)} ({check.replications:,} replications): these "
         f"{counted(count, 'replication')} are unusual.{''.join(failures)} Run more (about {needed:,})."
+    )
+
+
+def _contradicted_on_copy(result: Comparison) -> str:
+    check, count = result.check, result.runs.replications
+    means = (
+        f"{pair.policy} minus {pair.control} is {amount(pair.effect)}"
+        for pair in check.contradicted
+    )
+    needed = result.violations.replications_for_skewness
+    about = f" (about {needed:,})" if needed > count else ""
+    return (
+        f"On a copy of the arms {listed(means, at_most=3)}, outside the interval ({check.replications:,} "
+        f"replications): these {counted(count, 'replication')} are unusual, or the arms changed. Wait for "
+        f'more{about}, or see the median with interval="{MEDIAN.name}".'
     )
 
 
@@ -105,12 +121,13 @@ def _means(pairs: Sequence[PairCheck]) -> str:
 
 def _few_replications(result: Comparison) -> Iterator[str]:
     method, replications = result.request.interval_method, result.runs.replications
+    pairs = result.check.pairs_on_other_seeds
     if method.copies_arms:
         yield (
             "The spread is measured on a copy of the arms: it assumes that their rewards are i.i.d., which few "
             "replications can hardly test."
         )
-    elif replications < FEW_REPLICATIONS and method.is_of_the_mean and not result.check.pairs:
+    elif replications < FEW_REPLICATIONS and method.is_of_the_mean and not pairs:
         yield (
             f"Only {replications} replications: the intervals assume normal differences. "
             f"{FEW_REPLICATIONS} or more show whether that holds."
@@ -142,7 +159,7 @@ def _names(pairs: Sequence[Pair]) -> str:
 
 
 def _identical(result: Comparison) -> Iterator[str]:
-    varying = [pair[:2] for pair in result.check.pairs if pair.error > 0]
+    varying = [pair[:2] for pair in result.check.pairs_on_other_seeds if pair.error > 0]
     pairs = [pair for pair in result.violations.identical_pairs if pair not in varying]
     if pairs:
         yield (
@@ -154,14 +171,15 @@ def _identical(result: Comparison) -> Iterator[str]:
 def _constant(result: Comparison) -> Iterator[str]:
     violations, check = result.violations, result.check
     pairs = [*violations.constant_pairs, *violations.identical_pairs]
-    varying = [pair for pair in check.pairs if pair[:2] in pairs and pair.error > 0]
+    checked = check.pairs_on_other_seeds
+    varying = [pair for pair in checked if pair[:2] in pairs and pair.error > 0]
     if varying:
         names = _names([pair[:2] for pair in varying])
         yield (
             f"The difference of {names} is the same in every replication, but not on other seeds: {_means(varying)} "
             f"({check.replications:,} replications). Run more replications."
         )
-    elif violations.constant_pairs and not check.pairs:
+    elif violations.constant_pairs and not checked:
         yield (
             f"The difference of {_names(violations.constant_pairs)} is the same in every replication, which does not "
             "prove that it is constant. Run more replications."
@@ -169,17 +187,15 @@ def _constant(result: Comparison) -> Iterator[str]:
 
 
 def _skewed(result: Comparison) -> Iterator[str]:
-    runs, violations, check = result.runs, result.violations, result.check
-    is_mean = result.request.metric_definition.is_mean
-    median = f', or see the median with interval="{MEDIAN.name}"' if is_mean else ""
-    more = "wait for more" if runs.environment is None else "run more"
-    remedy = f"{more} (about {violations.replications_for_skewness:,}){median}."
-    if check.on_copy and violations.misses is not None:
-        yield f"{miss_rate(result)}, on a copy of the arms: rare replications weigh heavily; {remedy}"
-    elif violations.skewed_pairs and not check.replications:
+    runs, violations = result.runs, result.violations
+    if violations.skewed_pairs and not result.check.replications:
+        is_mean = result.request.metric_definition.is_mean
+        median = f', or see the median with interval="{MEDIAN.name}"' if is_mean else ""
+        more = "wait for more" if runs.environment is None else "run more"
         yield (
             f"The differences of {_names(violations.skewed_pairs)} are skewed: rare replications weigh heavily, and "
-            f"with {runs.replications:,} the interval is only approximate; {remedy}"
+            f"with {runs.replications:,} the interval is only approximate; {more} "
+            f"(about {violations.replications_for_skewness:,}){median}."
         )
 
 

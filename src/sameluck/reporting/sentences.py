@@ -21,6 +21,7 @@ from sameluck.wording import amount, counted, duration, listed, percent
 if TYPE_CHECKING:
     from sameluck.inference.comparison import Comparison
     from sameluck.inference.twins.failures import Failure
+    from sameluck.inference.unseen import SeedCheck
 
 MAX_FINDINGS = 5  # that a verdict lists singly
 SMALL_SHARE = 0.01  # of failures that would not show; a check of 300 replications excludes more
@@ -108,13 +109,13 @@ def about_other_seeds(result: Comparison) -> list[str]:
     if check.obstacle:
         sentences.append(f"Not checked on other seeds: {check.obstacle}.")
     if check.contradicted:
-        sentences.append("Other seeds contradict this: see the cautions.")
-    elif len(check.pairs) == 1:
+        sentences.append(f"{contradiction(check)}: see the cautions.")
+    elif len(check.pairs_on_other_seeds) == 1:
         sentences.append(_on_other_seeds(result))
-    elif check.pairs:
+    elif check.pairs_on_other_seeds:
         sentences.append(f"{check.replications:,} replications on other seeds agree.")
-    if misses is not None and not check.on_copy and not check.contradicted:
-        sentences.append(f"{miss_rate(result)}; about {misses.replications:,} keep the level.")
+    if misses is not None and not check.contradicted:
+        sentences.append(f"{_miss_rate(result)}; about {misses.replications:,} keep the level.")
     return [*sentences, *_about_unseen(result)]
 
 
@@ -128,7 +129,13 @@ def _on_other_seeds(result: Comparison) -> str:
     return f"On other seeds the mean difference is {difference} {count}{rare}."
 
 
-def miss_rate(result: Comparison) -> str:
+def contradiction(check: SeedCheck) -> str:
+    if check.on_copy:
+        return "A copy of the arms contradicts this"
+    return "Other seeds contradict this"
+
+
+def _miss_rate(result: Comparison) -> str:
     """Say how often intervals miss, without a full stop."""
     misses = result.violations.misses
     assert misses is not None
@@ -136,7 +143,7 @@ def miss_rate(result: Comparison) -> str:
     which = f"intervals of {misses.policy} minus {misses.control}" if several else "such intervals"
     return (
         f"With {result.runs.replications:,} replications {which} miss in {100 * misses.rate:.2g}% of experiments, "
-        f"not in {100 * misses.promised:.2g}%"
+        f"not in {100 * misses.promised:.2g}%{', on a copy of the arms' * result.check.on_copy}"
     )
 
 

@@ -19,7 +19,7 @@ from sameluck.reporting.pages.charts import Strip, Table, strips
 from sameluck.reporting.pages.effect_charts import effect_chart, metric_chart
 from sameluck.reporting.pages.leader_board import comparison_board
 from sameluck.reporting.pages.page import Answer, Card, Code, EarnedMore, Folded, render
-from sameluck.reporting.sentences import answer_sentences, finding, remarks, scope
+from sameluck.reporting.sentences import answer_sentences, contradiction, finding, remarks, scope
 from sameluck.wording import amount, counted, digits_for, digits_of, listed, percent, signed, times
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def _answer(result: Comparison) -> Answer:
         decided = ruled_out > 0
         chip = f"{ruled_out} of {len(result.standings)} ruled out at {level}"
     if result.check.contradicted:
-        chip, decided = "Other seeds contradict this", False
+        chip, decided = contradiction(result.check), False
     return Answer(chip, decided, sentence, " ".join([*details, *remarks(result)]), numbers)
 
 

@@ -50,6 +50,7 @@ DRAW_FUNCTIONS: dict[type, DrawFunction] = {}
 _TIME_FUNCTIONS: dict[type, Callable[..., Any]] = {}  # for parameters that change with time
 CONTEXT_FUNCTIONS: dict[type, Callable[..., None]] = {}
 EXPECTED_FUNCTIONS: dict[type, Callable[..., float]] = {}
+CONTEXT_CHECKS: dict[type, Callable[..., bool]] = {}  # in machine code, for users' functions
 
 
 class Environment:
@@ -60,6 +61,7 @@ class Environment:
     is_prior = False  # whether each replication draws its own parameters
     is_moving = False  # whether an arm's rewards change with the period
     arm_names: Sequence[str] = ()  # if the environment names its arms
+    hidden = 0  # numbers of a user that policies do not see; they follow the context
 
     def __init_subclass__(cls) -> None:
         cls.__new__ = _with_remedy(cls, cls.__new__)  # type: ignore[assignment, method-assign]
@@ -300,14 +302,27 @@ def prepared_parameters(
             f"{type(environment).__name__}.compiled_parameters must return a NamedTuple, got {parameters!r}"
         )
     registries = (CONTEXT_FUNCTIONS, EXPECTED_FUNCTIONS)
-    others = [registry.get(parameters_class) for registry in registries]
+    others = [
+        registry.get(type(environment), registry.get(parameters_class)) for registry in registries
+    ]
     functions = [function, *filter(None, others)]
     compiled = compiled_class(parameters_class, functions)
     DRAW_FUNCTIONS.setdefault(compiled, function)
     for registry, other in zip(registries, others, strict=True):
         if other is not None:
             registry.setdefault(compiled, other)  # type: ignore[attr-defined]
+            CONTEXT_CHECKS.setdefault(compiled, are_finite_and_within)
     return compiled(*map(_read_only, parameters))
+
+
+def are_finite_and_within(parameters: Any, context: Floats, levels: int) -> bool:
+    """Return whether all numbers of a context are finite and the first, where there are levels, is a level."""
+    total = 0.0
+    for index in range(context.size):
+        total += context[index] - context[index]  # NaN unless it is finite
+    if total != 0.0 or levels == 0:
+        return total == 0.0
+    return 0.0 <= context[0] < levels and int(context[0]) == context[0]
 
 
 def _read_only(value: object) -> object:

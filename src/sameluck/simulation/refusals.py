@@ -75,7 +75,16 @@ class Refusals:
             raise Invalid(self.message(function, error)) from error
 
     def check_arm(self, replication: int, period: int) -> None:
-        """Raise `Invalid` if the policy chose an arm that does not exist in a period; 0 stands for none."""
+        """Raise `Invalid` if the policy chose an arm that does not exist in a period; 0 stands for none.
+
+        A negative period stands for an invalid context.
+        """
+        if period < 0:
+            raise Invalid(
+                f"{environment_label(self.environment)}: its contexts function wrote a context in period {-period} "
+                f"of replication {replication} that is not finite, or a level that does not exist; write a finite "
+                "number into each entry"
+            )
         if period != 0:
             raise Invalid(
                 f"{self.label} chose an arm outside 0..{self.arms - 1} in period {period} of replication "

@@ -38,6 +38,7 @@ from sameluck.compilation.decorators import dispatched
 from sameluck.compilation.functions import check_registration, require_class
 from sameluck.context import Context
 from sameluck.environments.base import (
+    CONTEXT_CHECKS,
     CONTEXT_FUNCTIONS,
     DRAW_FUNCTIONS,
     ENVIRONMENTS,
@@ -151,6 +152,18 @@ def _write_next_context(
 write_next_context = dispatched(
     _write_next_context, _NEXT_CONTEXT_FUNCTIONS, otherwise=_independent_of_actions
 )
+
+
+def _is_valid_context(parameters: Any, context: Floats, levels: int) -> bool:
+    """Return whether a context may be used: a wrong level would be an index out of range."""
+    raise NotImplementedError
+
+
+def _trusted(parameters: Any, context: Floats, levels: int) -> bool:
+    return True
+
+
+is_valid_context = dispatched(_is_valid_context, CONTEXT_CHECKS, otherwise=_trusted)
 
 
 def _expected(parameters: Any, row: int, context: Floats, arm: int) -> float:

@@ -13,10 +13,12 @@ from numpy.typing import NDArray
 
 from sameluck.arrays import Floats, Ints
 from sameluck.compilation.decorators import compiled, dispatched, inlined
+from sameluck.environments.base import NO_CONTEXT, law_at
 from sameluck.environments.contextual.base import (
     Played,
     draw_in_context,
     gap_in_context,
+    is_valid_context,
     write_next_context,
 )
 from sameluck.policies.base import Policy, Tally, select
@@ -35,6 +37,7 @@ class FeatureArrays(NamedTuple):
     flat: Floats
     last_flat: Floats
     rewards: Floats  # by level; empty
+    user: Floats  # as the environment sees it: the present features, with its hidden numbers if it has them
 
 
 class LevelArrays(NamedTuple):
@@ -45,6 +48,7 @@ class LevelArrays(NamedTuple):
     flat: Floats
     last_flat: Floats
     rewards: Floats  # by level; empty for states
+    user: Floats  # as the environment sees it
 
 
 CONTEXT_ARRAYS = (
@@ -112,7 +116,10 @@ def run_one(
     results: ContextResults,
     trajectory: Trajectory | None,
 ) -> int:
-    """Run a replication; return 0, or the period in which the policy chose an arm that does not exist."""
+    """Run a replication; return 0, or the period in which the policy chose an arm that does not exist.
+
+    The period is negative if the environment wrote an invalid context.
+    """
     users, noise, arrays, contexts, row = replication
     observations = arrays.observations
     pulls, totals, means = observations.pulls, observations.totals, observations.means
@@ -125,7 +132,10 @@ def run_one(
         for period in range(start, stop):
             for index in range(contexts.flat.size):
                 contexts.last_flat[index] = contexts.flat[index]
-            write_next_context(parameters, row, period, users, contexts.now, Played(arm, bits))
+            current = law_at(parameters, period, NO_CONTEXT)
+            write_next_context(current, row, period, users, contexts.user, Played(arm, bits))
+            if not is_valid_context(parameters, contexts.flat, results.visits.shape[2] // arms):
+                return -period
             level, last_level, step = levels_of(contexts)
             tally = Tally(
                 pulls, totals, means, observations.memory, arm, reward,
@@ -137,9 +147,9 @@ def run_one(
             cell = level * arms + arm
             position = period - 1 if results.indexed_by_period else observations.reads[cell]
             bits = word(Key(arrays.first[cell], arrays.second[cell]), np.uint64(position))
-            reward = float(draw_in_context(parameters, row, contexts.now, arm, bits))
+            reward = float(draw_in_context(current, row, contexts.user, arm, bits))
             observe(observations, cell, arm, reward)
-            gap = gap_in_context(parameters, row, contexts.now, arm, arms)
+            gap = gap_in_context(current, row, contexts.user, arm, arms)
             earned += reward
             regret += gap
             best += gap <= 0.0

@@ -77,12 +77,20 @@ class ContextRunner(PolicyRunner):
     def _empty_contexts(self) -> FeatureArrays | LevelArrays:
         context, arms = self.experiment.context, self.experiment.n_arms
         assert context is not None
-        shape = context.shape(arms)
-        flat, last_flat = (padded(math.prod(shape), np.float64) for _ in range(2))
+        shape, hidden = context.shape(arms), self.environment.hidden
+        size = math.prod(shape)
+        whole, last_flat = padded(size + hidden, np.float64), padded(size, np.float64)
+        flat = whole[:size]
+        now = flat.reshape(shape)
         levels = context.number if isinstance(context, Levels) else 0
         arrays_class = FeatureArrays if context.indexed_by_period else LevelArrays
         return arrays_class(
-            flat.reshape(shape), last_flat.reshape(shape), flat, last_flat, np.zeros(levels)
+            now,
+            last_flat.reshape(shape),
+            flat,
+            last_flat,
+            np.zeros(levels),
+            whole if hidden else now,
         )
 
     def empty_results(self, replications: int, checkpoints: Ints) -> ContextResults:  # type: ignore[override]

@@ -41,6 +41,7 @@ format: .venv/.for-test
 	$(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format .
 
 bench: .venv/.for-test
+	$(BIN)/python benchmarks/contexts.py
 	$(BIN)/python benchmarks/core.py
 	$(BIN)/python benchmarks/live.py
 	$(BIN)/python benchmarks/losses.py

@@ -269,7 +269,7 @@ def test_a_short_text_form_is_cut_within_a_list_of_probabilities():
 
 
 NOT_COVERED = {
-    "contexts": ["linucb", "lin_ts", "exp4", "contextual_thompson"],
+    "contexts": ["neural_ucb", "exp4", "kernel_ucb", "tree_bootstrap"],
     "best-arm identification": ["successive_halving", "lucb", "track_and_stop"],
     "slates and rankings": ["slate_ucb", "cascade_ucb", "top_k"],
     "budgets": ["knapsack", "budgeted_ucb"],

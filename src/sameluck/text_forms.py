@@ -214,7 +214,7 @@ def _build(call: Call, classes: Mapping[str, type[T]], subject: str, text: str) 
 
 # Problems that sameluck does not cover, by words in the names of their policies.
 _NOT_COVERED = {
-    "policies that use contexts": r"^lin|contextual|logistic|neural|exp4|hybrid|disjoint",
+    "contexts in neural networks, kernels, trees or expert advice": r"neural|deep|kernel|tree|forest|exp4",
     "best-arm identification": r"best.?arm|^bai|halving|^lucb|track.?and.?stop|simple.?regret",
     "slates and rankings": r"slate|cascad|rank|combinatorial|cucb|top.?k",
     "budgets": r"knapsack|budget|^bwk|cost",

@@ -208,6 +208,7 @@ def load_compiler() -> None:
     from sameluck.compilation.inlining import LinkedCompiler, ShortCompiler
 
     _register_hints()
+    import_module("sameluck.compilation.lane_instructions")
     while _overloads:
         function, choose, options = _overloads.pop()
         compiler = LinkedCompiler if options is _BOUNDS_CHECKED else ShortCompiler

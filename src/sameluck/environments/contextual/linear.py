@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from sameluck.arrays import Floats
+from sameluck.compilation.products import dot
 from sameluck.context import Features
 from sameluck.environments.base import draws
 from sameluck.environments.checks import (
@@ -78,10 +79,7 @@ def _standard_normal(
 
 @expects(CompiledLinear)
 def _linear_mean(parameters: CompiledLinear, row: int, context: Floats, arm: int) -> float:
-    mean = 0.0
-    for feature in range(context.size):
-        mean += parameters.weights[row, arm, feature] * context[feature]
-    return mean
+    return dot(parameters.weights[row, arm], context)
 
 
 @draws(CompiledLinear)

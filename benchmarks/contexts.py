@@ -1,0 +1,238 @@
+"""Speed of policies with contexts beside C and other packages.
+
+    python benchmarks/contexts.py [--quick] [--json FILE]
+
+LinUCB and LinTS play 5 arms with 5, 20 and 100 standard normal features. sameluck and C do the same job: users,
+choices, updates, rewards and regret. They must play the same arms, or nothing is reported. Packages choose and
+learn, one user at a time, on users and rewards made beforehand; in LinUCB they too must play the same arms. A package
+that is not installed is left out. Contestants take turns, because the machine's speed drifts; a figure is the best of
+its repetitions, in processor time of one thread.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import json
+import math
+import shutil
+import subprocess
+import tempfile
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+
+import sameluck as sl
+from core import Goals, interleaved, machine
+from sameluck.randomness.streams import ALL_POLICIES, owner_of
+
+SEED, ARMS = 7, 5
+SOURCE = Path(__file__).with_name("contexts.c")
+COMPILE = ["cc", "-O3", "-march=native", "-shared", "-fPIC"]
+STEPS = {5: 400_000, 20: 100_000, 100: 10_000}  # by number of features
+LEAST_SHARE_OF_C = {5: 0.6, 20: 0.7, 100: 0.7}
+POLICIES = {"LinUCB": sl.LinUCB(), "LinTS": sl.LinTS()}
+
+
+class Job(ctypes.Structure):
+    """The C side's `ContextJob`."""
+
+    _fields_ = [
+        *((name, ctypes.c_uint64) for name in ("seed", "reward_owner", "noise_owner")),
+        *((name, ctypes.c_int64) for name in ("replications", "horizon", "features", "thompson")),
+        ("width", ctypes.c_double),
+        *((name, ctypes.c_void_p) for name in ("weights", "earned", "regret", "pulls")),
+    ]
+
+
+def library_of(folder):
+    """Return the C library; None where there is no C compiler."""
+    if shutil.which(COMPILE[0]) is None:
+        return None
+    library = Path(folder, "contexts.so")
+    subprocess.run([*COMPILE, "-o", str(library), str(SOURCE), "-lm"], check=True)
+    return ctypes.CDLL(str(library))
+
+
+def weights_of(features):
+    return np.random.default_rng(SEED).normal(size=(ARMS, features)) / math.sqrt(features)
+
+
+def play_in_c(library, name, features, replications, horizon):
+    weights = weights_of(features)
+    earned, regret = np.empty(replications), np.empty(replications)
+    pulls = np.empty((replications, ARMS), np.int64)
+    job = Job(
+        *(
+            SEED,
+            ALL_POLICIES,
+            owner_of(name),
+            replications,
+            horizon,
+            features,
+            name == "LinTS",
+            1.0,
+        ),
+        *(array.ctypes.data for array in (weights, earned, regret, pulls)),
+    )
+    library.play_linear(ctypes.byref(job))
+    return earned, pulls
+
+
+def experiment_of(name, replications, horizon):
+    policies = {name: POLICIES[name]}
+    return sl.Experiment(
+        policies=policies, arms=ARMS, horizon=horizon, replications=replications, seed=SEED
+    )
+
+
+def mabwiser(name, contexts, rewards):
+    """MABWiser has a model of an arm from its first call on; it is called with a reward of weight 0."""
+    mab = import_module("mabwiser.mab")
+    policy = mab.MAB(list(range(ARMS)), getattr(mab.LearningPolicy, name)(alpha=1.0, l2_lambda=1.0))
+    policy.fit(list(range(ARMS)), [0.0] * ARMS, np.zeros((ARMS, contexts.shape[1])))
+    arms = []
+    for context, row in zip(contexts, rewards, strict=True):
+        arm = policy.predict(context[None])
+        policy.partial_fit([arm], [row[arm]], context[None])
+        arms.append(arm)
+    return arms
+
+
+def pymab(name, contexts, rewards):
+    policies = import_module("pymab.policies.contextual_bandits")
+    classes = {"LinUCB": "LinUCBPolicy", "LinTS": "LinearThompsonSamplingPolicy"}
+    policy = getattr(policies, classes[name])(n_arms=ARMS, n_features=contexts.shape[1])
+    random, arms = np.random.default_rng(SEED), []
+    for context, row in zip(contexts, rewards, strict=True):
+        by_arm = np.tile(context, (ARMS, 1))
+        arm = policy.select_action(context=by_arm, rng=random)
+        policy.update(action=arm, reward=float(row[arm]), context=by_arm)
+        arms.append(arm)
+    return arms
+
+
+def contextualbandits(name, contexts, rewards):
+    online = import_module("contextualbandits.online")
+    settings = {"fit_intercept": False, "use_float": False, "random_state": SEED}
+    width = {"alpha": 1.0} if name == "LinUCB" else {"v_sq": 1.0}
+    policy = getattr(online, name)(ARMS, lambda_=1.0, **width, **settings)
+    arms = []
+    for context, row in zip(contexts, rewards, strict=True):
+        arm = int(policy.predict(context[None])[0])
+        policy.partial_fit(context[None], np.array([arm]), np.array([row[arm]]))
+        arms.append(arm)
+    return arms
+
+
+def river(_, contexts, rewards):
+    """River's LinUCB adds the standard deviation of a reward, not of its mean: another rule."""
+    policy = import_module("river.bandit").LinUCBDisjoint(seed=SEED)
+    arms = []
+    for context, row in zip(contexts, rewards, strict=True):
+        features_by_name = dict(enumerate(context.tolist()))
+        arm = policy.pull(range(ARMS), context=features_by_name)
+        policy.update(arm, features_by_name, float(row[arm]))
+        arms.append(arm)
+    return arms
+
+
+PACKAGES = {
+    "MABWiser": (mabwiser, ("LinUCB", "LinTS")),
+    "pymab": (pymab, ("LinUCB", "LinTS")),
+    "contextualbandits": (contextualbandits, ("LinUCB", "LinTS")),
+    "river": (river, ("LinUCB",)),
+}
+PLAYS_THE_SAME_ARMS = (
+    "MABWiser",
+    "pymab",
+)  # the others differ in the rule, or break ties at random
+
+
+def recorded(features, horizon):
+    """Return users (period, feature) and their rewards (period, arm)."""
+    random = np.random.default_rng(SEED)
+    contexts = random.normal(size=(horizon, features))
+    return contexts, contexts @ weights_of(features).T + random.normal(size=(horizon, ARMS))
+
+
+def literal_lin_ucb(contexts, rewards):
+    """Return the arms that LinUCB plays on recorded users, with the inverses made anew."""
+    features = contexts.shape[1]
+    precisions, sums = np.array([np.eye(features)] * ARMS), np.zeros((ARMS, features))
+    arms = []
+    for context, row in zip(contexts, rewards, strict=True):
+        inverses = np.linalg.inv(precisions)
+        widths = np.sqrt(np.einsum("i,aij,j->a", context, inverses, context))
+        arm = int(np.argmax(np.einsum("i,aij,aj->a", context, inverses, sums) + widths))
+        precisions[arm] += np.outer(context, context)
+        sums[arm] += row[arm] * context
+        arms.append(arm)
+    return arms
+
+
+def measure(name, features, library, size, goals):
+    """Return ns a step by contestant."""
+    environment = sl.Linear(weights_of(features).tolist())
+    replications = 2
+    horizon = STEPS[features] // size["divisor"]
+    experiment = experiment_of(name, replications, horizon)
+    runs = sl.simulate(experiment, environment, workers=1)
+    contestants = {"sameluck": lambda: sl.simulate(experiment, environment, workers=1)}
+    steps = {"sameluck": replications * horizon}
+    if library:
+        job = (library, name, features, replications, horizon)
+        earned, pulls = play_in_c(*job)
+        assert np.array_equal(pulls, runs.pulls[:, 0, -1]), (name, features)
+        assert np.allclose(earned, runs.rewards[:, 0, -1], rtol=1e-9), (name, features)
+        contestants["C"], steps["C"] = (lambda: play_in_c(*job)), replications * horizon
+    seconds = interleaved(contestants, size["repeats"])
+    users = recorded(features, size["package_horizon"])
+    for package, (play, names) in PACKAGES.items():
+        if name in names and find_spec(package.lower()):
+            played = play(name, *users)
+            if name == "LinUCB" and package in PLAYS_THE_SAME_ARMS:
+                assert played == literal_lin_ucb(*users), (package, features)
+            run = {package: lambda play=play: play(name, *users)}
+            seconds |= interleaved(run, size["package_repeats"])
+            steps[package] = size["package_horizon"]
+    nanoseconds = {key: min(times) / steps[key] * 1e9 for key, times in seconds.items()}
+    cells = "".join(f"{key:>20} {value:>12,.0f}" for key, value in nanoseconds.items())
+    print(f"{name} d = {features:<4}{cells}")
+    if library:
+        share, goal = nanoseconds["C"] / nanoseconds["sameluck"], LEAST_SHARE_OF_C[features]
+        goals.check(
+            f"{name}, {features} features: speed against C", share, f">= {goal}", share >= goal
+        )
+    return nanoseconds
+
+
+def main():
+    """Measure, print and, if asked, write the results."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="a tenth of the steps")
+    parser.add_argument("--json", type=Path, help="write the results to this file")
+    options = parser.parse_args()
+    size = {"divisor": 1, "repeats": 9, "package_repeats": 3, "package_horizon": 500}
+    if options.quick:
+        size |= {"divisor": 10, "repeats": 3, "package_repeats": 1, "package_horizon": 100}
+    goals, results = Goals(), {}
+    print("Nanoseconds a step, one thread, 5 arms: best of the repetitions")
+    with tempfile.TemporaryDirectory() as folder:
+        library = library_of(folder)
+        for features in STEPS:
+            for name in POLICIES:
+                results[f"{name}, {features} features"] = measure(
+                    name, features, library, size, goals
+                )
+    if library is None:
+        print("C was skipped: there is no C compiler.")
+    if options.json:
+        written = {"machine": machine(), "nanoseconds": results, "goals": goals.lines}
+        options.json.write_text(json.dumps(written, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Regressions that policies with features keep in their memory."""

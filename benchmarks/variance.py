@@ -1,6 +1,6 @@
 """Variance of an effect under each way of sharing or removing noise, relative to plain replay.
 
-    python benchmarks/variance.py [--replications 10000] [--json FILE] [--exploration] [--noise]
+    python benchmarks/variance.py [--replications 10000] [--json FILE] [--exploration] [--noise] [--contexts]
 
 Prints a Markdown table of variances relative to plain replay, with standard errors, at horizon 1,000. The
 replications are 20 independent experiments. The jackknife over them gives the standard errors, so these contain the
@@ -9,6 +9,10 @@ errors of fitted coefficients and of rare replications.
 With --exploration it prints instead how `adjust="exploration"` changes the variance of an effect that is estimated
 from 20, 50 and 200 replications, for policies against UCB1 on arms that are far from 0, equal, or easy. With --noise
 it prints how shared noise changes the variance of a replication's difference, for pairs of randomised policies.
+
+With --contexts it prints, for policies with contexts, the variance of a replication's difference and the real users
+under the designs naive (users of one's own), time_coupled (the same user in a period) and replay (stacks by cell).
+The efficiency at equal users is the naive design's variance times users over the design's.
 """
 
 from __future__ import annotations
@@ -173,6 +177,47 @@ def print_noise(replications: int) -> None:
         print(f"| {' v '.join(pair)} | {' | '.join(f'{r:.2f} ({e:.2f})' for r, e in cells)} |")
 
 
+def context_cases() -> dict[str, tuple]:
+    """Return two policies, an environment and a horizon for each kind of context."""
+    random = np.random.default_rng(5)
+    cases = {}
+    for levels in (3, 12, 40):
+        means = random.uniform(0.1, 0.9, (levels, 4)).tolist()
+        segments = sl.ByLevel([sl.Bernoulli(row) for row in means])
+        policies = sl.PerLevel(sl.UCB1(0.5)), sl.PerLevel(sl.ThompsonBernoulli())
+        cases[f"{levels} levels, UCB1 v Thompson"] = (*policies, segments, 2_000)
+    return cases
+
+
+def print_contexts(replications: int) -> None:
+    """Print variance, users and efficiency at equal users of each design on environments with contexts."""
+    designs = {"naive": sl.Naive(), "same user": sl.TimeCoupled(), "cells": sl.Replay()}
+    columns = " | ".join(f"{name}: sd, users" for name in designs)
+    print(f"| case | T | effect | {columns} | efficiency, same user | efficiency, cells |")
+    print(f"|---|---|---|{'---|' * (len(designs) + 2)}")
+    for name, (first, second, environment, horizon) in context_cases().items():
+        experiment = sl.Experiment(
+            policies={"first": first, "second": second},
+            horizon=horizon,
+            replications=replications,
+            seed=14,
+        )
+        costs, cells, effect = {}, [], 0.0
+        for design_name, design in designs.items():
+            runs = sl.simulate(experiment.replace(design=design), environment)
+            differences = runs.rewards[:, 1, 0] - runs.rewards[:, 0, 0]
+            variances_by_experiment = differences.reshape(EXPERIMENTS, -1).var(axis=1, ddof=1)
+            users, effect = runs.interactions.mean(), differences.mean()
+            costs[design_name] = variances_by_experiment * users
+            cells.append(f"{differences.std(ddof=1):.3g}, {users:,.0f}")
+        gains = [
+            "{:.3g} ({:.1g})".format(*ratio_and_error(costs["naive"], costs[design_name]))
+            for design_name in ("same user", "cells")
+        ]
+        row = [name, f"{horizon:,}", f"{effect:.3g}", *cells, *gains]
+        print(f"| {' | '.join(row)} |", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
@@ -181,10 +226,14 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     parser.add_argument("--exploration", action="store_true")
     parser.add_argument("--noise", action="store_true")
+    parser.add_argument("--contexts", action="store_true")
     options = parser.parse_args()
     print(f"$ python {' '.join(sys.argv)}\n")
     if options.exploration:
         print_exploration(options.replications)
+        return
+    if options.contexts:
+        print_contexts(options.replications)
         return
     if options.noise:
         print_noise(options.replications)

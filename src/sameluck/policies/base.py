@@ -52,7 +52,7 @@ from sameluck.compilation.functions import (
     is_builtin,
     require_class,
 )
-from sameluck.context import Context, Features
+from sameluck.context import Context, Features, States
 from sameluck.errors import Invalid
 from sameluck.policies.fast.branch_hints import with_branch_hints
 from sameluck.policies.fast.rule_tables import kept_tables
@@ -372,6 +372,16 @@ def require_levels(policy: str, context: Context | None) -> Context:
         raise Invalid(
             f"{policy} needs users with levels, and they have {_worded(context)}; simulate it in an environment "
             "with levels, such as by_level"
+        )
+    return context
+
+
+def require_states(policy: str, context: Context | None) -> States:
+    """Return the states of an experiment; raise `Invalid` for a policy that needs them without."""
+    if not isinstance(context, States):
+        raise Invalid(
+            f"{policy} needs states, and the users have {_worded(context)}; simulate it in an environment with "
+            "states, such as river_swim"
         )
     return context
 

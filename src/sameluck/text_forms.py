@@ -220,7 +220,7 @@ _NOT_COVERED = {
     "budgets": r"knapsack|budget|^bwk|cost",
     "duelling bandits": r"duel|^d?rucb|interleav|condorcet|preference",
     "infinitely many arms": r"^gp|lipschitz|continu.*arm|^hoo|zooming",
-    "restless bandits and states": r"restless|mortal|sleeping|whittle|q.?learning|reinforce",
+    "restless bandits, and states that are not listed": r"restless|mortal|sleeping|whittle|dqn|reinforce|actor",
 }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import Any
+from collections.abc import Iterable
 
 from sameluck.environments.contextual.states import TabularMDP
 from sameluck.errors import Invalid, optional, shown
@@ -11,7 +11,7 @@ from sameluck.errors import Invalid, optional, shown
 _EPISODE = 200  # if the environment has no limit of steps
 
 
-def gymnasium(environment: Any, *, episode: int | None = None, **options: object) -> TabularMDP:
+def gymnasium(environment: object, *, episode: int | None = None, **options: object) -> TabularMDP:
     """Return an environment of Gymnasium, such as "FrozenLake-v1", as a `TabularMDP`.
 
     It is read from the environment's own table `P`. Outcomes that are equal but for their probability are merged.
@@ -40,7 +40,9 @@ def gymnasium(environment: Any, *, episode: int | None = None, **options: object
     return TabularMDP(outcomes, [float(chance) for chance in start], episode or limit or _EPISODE)
 
 
-def _merged(listed: Any) -> list[tuple[float, int, float, bool]]:
+def _merged(
+    listed: Iterable[tuple[float, int, float, bool]],
+) -> list[tuple[float, int, float, bool]]:
     chances: dict[tuple[int, float, bool], float] = defaultdict(float)
     for probability, following, reward, end in listed:
         chances[int(following), float(reward), bool(end)] += float(probability)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -56,8 +56,8 @@ class MarkovDecisionProcess(ContextualEnvironment):
     __slots__ = ()
 
     def __init__(self, *_values: object, **_named: object) -> None:
-        process: Any = normal_form(self)
-        process.check(process.arms)
+        process = normal_form(self)
+        process.check(process.arms or 0)
 
     def tabular(self) -> TabularMDP:
         """Return the same process with its outcomes in lists."""
@@ -105,7 +105,8 @@ class TabularMDP(_TabularMDPFields, MarkovDecisionProcess):
         actions: Sequence[str] | None = None,
     ) -> TabularMDP:
         """Return the process with end flags as numbers, because equal processes have equal text forms."""
-        return super().__new__(cls, _as_numbers(outcomes), start, episode, states, actions)
+        numbers = _as_numbers(outcomes)
+        return super().__new__(cls, numbers, start, episode, states, actions)  # type: ignore[arg-type]
 
     @property
     def arms(self) -> int | None:
@@ -322,7 +323,7 @@ class RandomMDP(_RandomMDPFields, MarkovDecisionProcess):
         ]
 
 
-def _as_numbers(value: Any) -> Any:
+def _as_numbers(value: object) -> object:
     if isinstance(value, bool | np.bool_):
         return float(value)
     return tuple(map(_as_numbers, value)) if is_listed(value) else value

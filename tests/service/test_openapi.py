@@ -17,23 +17,10 @@ CHECKS = [
     checks.response_schema_conformance,
     checks.response_headers_conformance,
 ]
-# Operations that a document cannot describe fully: names of arms and policies, text forms, an experiment's rewards,
-# and what the ledger has so far.
-REFUSABLE = [
-    "add_policy",
-    "create_experiment",
-    "disable",
-    "enable",
-    "preview_policy",
-    "preview_policy_code",
-    "remove_policy",
-    "replace_policy_code",
-    "results",
-    "reward",
-    "runs_file",
-    "stop",
-    "trace",
-]
+# Operations that a document cannot describe fully: all text forms of an experiment; names that an experiment may have
+# already; policies that it does not have any more.
+REFUSABLE = ["add_policy", "create_experiment", "remove_policy"]
+FORMS = ["ucb1", "uniform", "epsilon_greedy(epsilon=0.5)", "thompson_bernoulli"]
 METHODS = {"GET", "POST", "PUT", "PATCH", "DELETE"}
 with sl.open("sqlite://") as store:
     DOCUMENT = create_app(store).openapi()
@@ -42,12 +29,27 @@ OPERATIONS = [
 ]
 
 
+def refer(values, references):
+    """Replace references to an experiment's arms, policies, periods and replications by others that it has."""
+    if isinstance(values, dict):
+        for name in references.keys() & values.keys():
+            if values[name] is not None:
+                values[name] = references[name]
+
+
 def send(served, case):
     """Return the response to a case. About half of the cases name an existing experiment, to get further."""
-    real = {"name": "socks", "id": served.some_id, "arm": "red"}
+    number, operation = len(str(case.body)), case.operation.definition.raw["operationId"]
+    real = {"name": "socks", "id": served.some_id}
     for name, value in case.path_parameters.items():
         if name in real and len(str(value)) % 2:
             case.path_parameters[name] = real[name]
+    refer(case.path_parameters, {"arm": "50%2F50"})
+    if operation not in REFUSABLE:
+        chosen = ["ucb", "greedy"] if operation in ("results", "runs_file") else ["greedy"]
+        references = {"policies": chosen, "policy": FORMS[number % 4], "fallback": "red"}
+        refer(case.body, {**references, "value": number % 11 / 10, "after_replications": 3})
+        refer(case.query, {**references, "control": "ucb", "checkpoints": [2, 4], "replication": 1})
     values = case.as_transport_kwargs(base_url="http://localhost")
     sent = {name: values.get(name) for name in ("params", "headers", "json")}
     sent["headers"] = {**sent["headers"], "Authorization": f"Bearer {served.all}"}

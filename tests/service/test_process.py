@@ -21,6 +21,8 @@ from server import frozen
 
 import sameluck as sl
 from sameluck import cli
+from sameluck.live.experiment import LiveExperiment
+from sameluck.service import process
 from sameluck.service.addresses import Address
 from sameluck.service.api_tokens import Tokens
 from sameluck.service.process import ServiceProcess
@@ -115,19 +117,19 @@ def test_sigterm_ends_the_server_within_five_seconds_and_loses_nothing(tmp_path)
 def test_sigterm_ends_the_server_in_time_while_the_database_hangs(
     tmp_path, postgres_server, postgres_url
 ):
-    """Calls under way are told to come again."""
+    """Calls under way are told to come again, operators' calls too."""
     answers = []
 
     def post(http, path, body):
-        with contextlib.suppress(httpx.TransportError):  # a new connection is refused
-            answers.append(http.post(path, json=body))
+        answers.append(http.post(path, json=body))
 
     with running(tmp_path, "--db", postgres_url) as (process, http):
         assert http.post("/v1/experiments", json=EXPERIMENT).status_code == 201
         path = "/v1/experiments/socks/assignments"
         ids = [http.post(path, json={"unit": unit}).json()["id"] for unit in range(4)]
         calls = [(f"/v1/assignments/{id}/reward", {"value": 1}) for id in ids if id]
-        calls.append(("/v1/experiments/socks/pause", {}))
+        calls += [(f"/v1/experiments/socks/{path}", {}) for path in ("pause", "arms/1/disable")]
+        calls.append(("/v1/experiments/socks/policies", {"name": "late", "policy": "uniform"}))
         with frozen(postgres_server.pid):
             threads = [threading.Thread(target=post, args=(http, *call)) for call in calls]
             for thread in threads:
@@ -139,8 +141,37 @@ def test_sigterm_ends_the_server_in_time_while_the_database_hangs(
             assert time.monotonic() - began < 5
             for thread in threads:
                 thread.join()
-    assert {answer.status_code for answer in answers} == {503}
+    assert [answer.status_code for answer in answers] == [503] * len(calls)
     assert all(answer.headers["retry-after"] for answer in answers)
+
+
+@pytest.mark.parametrize("method", ["pause", "add_policy"])
+def test_an_operator_whose_call_takes_long_is_told_at_the_end_to_come_again(
+    listening, monkeypatch, method
+):
+    monkeypatch.setattr(process, "GRACE_SECONDS", 0.2)
+    begun, may_end, answers = threading.Event(), threading.Event(), []
+
+    def slow(*_arguments, **_options):
+        begun.set()
+        may_end.wait(30)
+
+    server = listening(sl.open("sqlite://"))
+    paths = {"pause": ("pause", {}), "add_policy": ("policies", {"name": "b", "policy": "uniform"})}
+    path, body = paths[method]
+    with server.http() as http:
+        assert http.post("/v1/experiments", json=server.socks).status_code == 201
+        monkeypatch.setattr(LiveExperiment, method, slow)
+        address = f"/v1/experiments/socks/{path}"
+        call = threading.Thread(target=lambda: answers.append(http.post(address, json=body)))
+        call.start()
+        assert begun.wait(30)
+        server.process.server.should_exit = True
+        call.join(20)
+        may_end.set()
+        call.join()
+    assert [answer.status_code for answer in answers] == [503]
+    assert answers[0].headers["retry-after"] == "1"
 
 
 def until_answered(call, *arguments):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Annotated
 
 from fastapi import APIRouter, Response
-from pydantic import BaseModel, Field, StrictBool, StrictInt, StrictStr
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, StrictStr
 
 from sameluck.errors import Conflict
 from sameluck.live.experiment import LiveExperiment
@@ -30,8 +31,20 @@ WITHOUT_REASON = Reason()
 class StopRequest(Reason):
     """Ways to stop: complete the open replications, stop at once, or stop after a number of replications."""
 
+    model_config = ConfigDict(
+        json_schema_extra={
+            "not": {
+                "properties": {
+                    "drain": {"const": False},
+                    "after_replications": {"type": "integer"},
+                },
+                "required": ["drain", "after_replications"],
+            }
+        }
+    )
+
     drain: StrictBool = True
-    after_replications: StrictInt | None = None
+    after_replications: Annotated[StrictInt, Field(ge=1)] | None = None
 
 
 DRAIN = StopRequest()

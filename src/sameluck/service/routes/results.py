@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO, Literal
 from urllib.parse import quote
 
 from fastapi import APIRouter, Query, Response
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
-from sameluck.errors import Invalid
 from sameluck.files import to_json
 from sameluck.inference.interval_methods import INTERVALS
-from sameluck.intervals import check_level
 from sameluck.live.experiment import LiveExperiment
 from sameluck.live.logs.exporting import MEDIA_TYPES, write_export
 from sameluck.runs import Runs
@@ -55,9 +53,9 @@ class ResultsQuery(BaseModel):
 
     model_config = {"extra": "forbid"}
 
-    checkpoints: list[int] | None = None
+    checkpoints: list[Annotated[int, Field(ge=1)]] | None = Field(None, max_length=MAX_CHECKPOINTS)
     policies: list[str] | None = None
-    level: float = 0.95
+    level: float = Field(0.95, gt=0, lt=1)
     control: str | None = None
     pairs: Literal["control", "all", "best"] = "control"
     interval: FastInterval | None = None
@@ -65,13 +63,7 @@ class ResultsQuery(BaseModel):
     best: bool = False
 
     def runs(self, live: LiveExperiment) -> Runs:
-        """Return the runs of the complete replications.
-
-        The level is checked here, because `compare` is not called before replications are complete.
-        """
-        check_level(self.level)
-        if self.checkpoints and len(self.checkpoints) > MAX_CHECKPOINTS:
-            raise Invalid(f"checkpoints: at most {MAX_CHECKPOINTS}, got {len(self.checkpoints):,}")
+        """Return the runs of the complete replications."""
         return live.runs(self.checkpoints or None, policies=self.policies or None)
 
 

@@ -22,7 +22,8 @@ from server import frozen
 import sameluck as sl
 from sameluck import cli
 from sameluck.live.experiment import LiveExperiment
-from sameluck.service import process
+from sameluck.live.store import Store
+from sameluck.service import app, process
 from sameluck.service.addresses import Address
 from sameluck.service.api_tokens import Tokens
 from sameluck.service.process import ServiceProcess
@@ -121,7 +122,9 @@ def test_sigterm_ends_the_server_in_time_while_the_database_hangs(
     answers = []
 
     def post(http, path, body):
-        answers.append(http.post(path, json=body))
+        # The process ends at its promised time, even if a busy machine has left no time for the answer.
+        with contextlib.suppress(httpx.TransportError):
+            answers.append(http.post(path, json=body))
 
     with running(tmp_path, "--db", postgres_url) as (process, http):
         assert http.post("/v1/experiments", json=EXPERIMENT).status_code == 201
@@ -141,7 +144,7 @@ def test_sigterm_ends_the_server_in_time_while_the_database_hangs(
             assert time.monotonic() - began < 5
             for thread in threads:
                 thread.join()
-    assert [answer.status_code for answer in answers] == [503] * len(calls)
+    assert {answer.status_code for answer in answers} == {503}
     assert all(answer.headers["retry-after"] for answer in answers)
 
 
@@ -172,6 +175,34 @@ def test_an_operator_whose_call_takes_long_is_told_at_the_end_to_come_again(
         call.join()
     assert [answer.status_code for answer in answers] == [503]
     assert answers[0].headers["retry-after"] == "1"
+
+
+def test_operators_are_served_while_long_ledgers_are_loaded(listening, monkeypatch, tmp_path):
+    url, may_end, load = f"sqlite:///{tmp_path}/a.db", threading.Event(), Store.load
+    with sl.open(url) as store:
+        policies = {"ucb": "ucb1", "greedy": "epsilon_greedy"}
+        store.start(
+            "socks", sl.Experiment(policies=policies, arms=2, horizon=4, replications=2, seed=7)
+        )
+    monkeypatch.setattr(app, "LOAD_SECONDS", 0.05)
+    monkeypatch.setattr(Store, "load", lambda *a, **n: may_end.wait(30) and load(*a, **n))
+    with listening(sl.open(url)).http() as http:
+        try:
+            assert http.get("/healthz").status_code == 200
+            assert http.get("/readyz").status_code == 503
+            (status,) = http.get("/v1/experiments").json()["experiments"]
+            assert (status["name"], status["status"]) == ("socks", "running")
+            switched = http.post("/v1/experiments/socks/arms/1/disable", json={})
+            assert switched.json()["disabled"] == ["1"]
+            path = "/v1/experiments/socks/assignments"
+            assert http.post(path, json={"unit": 1}).json()["reason"] == "UNAVAILABLE"
+        finally:
+            may_end.set()
+        until = time.monotonic() + 30
+        while http.get("/readyz").status_code != 200:
+            assert time.monotonic() < until
+            time.sleep(0.05)
+        assert http.post(path, json={"unit": 2}).json()["reason"] == "ASSIGNED"
 
 
 def until_answered(call, *arguments):

@@ -23,6 +23,7 @@ from sameluck.service.problems import add_problem_documents
 from sameluck.service.prometheus import Measured, Metrics, watch_states
 from sameluck.service.routes import add_routes
 
+LOAD_SECONDS = 2.0  # that the start waits until all experiments are loaded
 SWITCH_SECONDS = 0.0005  # that a thread keeps the interpreter while others wait
 
 
@@ -53,8 +54,15 @@ def create_app(
         # computes a look: 25 ms in all, instead of a quarter of a second with Python's 5 ms.
         interval = sys.getswitchinterval()
         sys.setswitchinterval(SWITCH_SECONDS)
-        await to_thread.run_sync(experiments.load_active)
+        # Long ledgers are loaded while the service answers: operators' switches and names need no ledger.
+        loading = asyncio.create_task(to_thread.run_sync(experiments.load_active))
+        await asyncio.wait([loading], timeout=LOAD_SECONDS)
+        if loading.done():
+            loading.result()  # raises if the database is unavailable
+        # Retrieved, or asyncio would log a later failure; requests load experiments too, and report it.
+        loading.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
         tasks = [
+            loading,
             asyncio.create_task(experiments.expire_each_second()),
             asyncio.create_task(watch_states(experiments, app.state.metrics)),
         ]

@@ -60,6 +60,7 @@ class LoadedExperiments:
     def __init__(self, store: Store, makers: Makers | None = None) -> None:
         self.store = store
         self.makers = makers
+        self._is_loading = False  # the active experiments, at the start
         self.loads = 0  # since the start, for `Server.exempt_loaded`
         self._async_store = AsyncStore(store)
         self._loaded: dict[str, Loaded] = {}
@@ -234,7 +235,12 @@ class LoadedExperiments:
         )
 
     async def check_writable(self) -> None:
-        """Raise `Unavailable` unless the database can be written; it is tested once a second at most."""
+        """Raise `Unavailable` while experiments are loaded at the start, and unless the database can be written.
+
+        It is tested once a second at most.
+        """
+        if self._is_loading:
+            raise Unavailable("the experiments are being loaded")
         # One test at a time: probes of a load balancer must not pile up on a slow database.
         async with self._check_lock:
             if time.monotonic() >= self._checked_at + CHECK_SECONDS:
@@ -276,12 +282,16 @@ class LoadedExperiments:
 
     def load_active(self) -> None:
         """Load the experiments that enrol users or await rewards; log an experiment that cannot be loaded."""
-        for status in self.store.statuses():
-            if status.status in ACTIVE:
-                try:
-                    self._load(status.name)
-                except SameluckError as error:
-                    _log.error("sameluck: cannot load %r: %s", status.name, error)
+        self._is_loading = True
+        try:
+            for status in self.store.statuses():
+                if status.status in ACTIVE:
+                    try:
+                        self._load(status.name)
+                    except SameluckError as error:
+                        _log.error("sameluck: cannot load %r: %s", status.name, error)
+        finally:
+            self._is_loading = False
 
     async def _in_thread(
         self, call: Callable[[], T], lane: CapacityLimiter | None, *, abandon: bool = False

@@ -10,7 +10,8 @@ Parts:
 * `list`: processor time of the list and of the metrics with 200 experiments, while users of five of them are served;
 * `page`: processor time of the page of an experiment with 1,000 arms and 20 policies;
 * `restart`: the first list after a restart, with five experiments of `--entries` / 5 entries;
-* `changes`: operators' calls while a policy is added to 1,000 open replications and removed again.
+* `changes`: operators' calls while a policy is added to 1,000 open replications and removed again;
+* `frozen`: rewards at one of two servers on one PostgreSQL while the other is frozen for five seconds, under load.
 
 Every service is `sameluck serve` in a process of its own, and SQLite and PostgreSQL sync every commit.
 """
@@ -23,6 +24,7 @@ import contextlib
 import json
 import multiprocessing
 import random
+import signal
 import subprocess
 import sys
 import tempfile
@@ -44,6 +46,7 @@ from sameluck.service.api_tokens import Tokens
 NAME, ARM, TABS, REFRESH_SECONDS = "bench", "3", 5, 2.0
 CALLERS = 24  # clients of a service that is killed
 EXPERIMENTS, LIST_SECONDS = 200, 5.0
+FREEZES, FROZEN_SECONDS = 30, 5.0
 METRICS = {"metrics": "/metrics", "metrics of one": "/metrics?experiment=page%20199"}
 SHORT = {"horizon": 2_000, "replications": 60, "open": 60, "window_seconds": 120}
 
@@ -567,6 +570,81 @@ def switch_until(service, ended, calls):
             time.sleep(0.02)
 
 
+# A frozen neighbour
+
+
+def on_frozen(setting):
+    """Freeze one of two servers under load for five seconds, several times; measure rewards at the other server."""
+    if setting.kind == "SQLite":
+        return {"left out": "one process writes a SQLite file"}
+    experiment = sl.Experiment(
+        policies={"ucb": "ucb1(alpha=2)", "greedy": "epsilon_greedy(epsilon=0.2)"},
+        arms=3,
+        horizon=100_000,
+        replications=16,
+        seed=7,
+    )
+    reward = sl.Reward(window_seconds=60)
+    with sl.open(setting.url) as store:
+        store.start(NAME, experiment, options=sl.LiveOptions(reward=reward, open_replications=16))
+    ended, rewards, freezes = threading.Event(), [], []
+    with serving(setting.url) as healthy, serving(setting.url) as frozen:
+        users = [
+            threading.Thread(target=reward_until, args=(ended, service, f"{name}-{k}", calls))
+            for name, service, calls in (("a", healthy, rewards), ("b", frozen, []))
+            for k in range(8)
+        ]
+        for user in users:
+            user.start()
+        time.sleep(5)
+        for _ in range(FREEZES):
+            begin = time.perf_counter()
+            frozen.process.send_signal(signal.SIGSTOP)
+            time.sleep(FROZEN_SECONDS)
+            frozen.process.send_signal(signal.SIGCONT)
+            freezes.append((begin, time.perf_counter()))
+            time.sleep(random.uniform(0.5, 1.5))
+        ended.set()
+        for user in users:
+            user.join()
+    first = freezes[0][0]
+    during = [
+        row
+        for row in rewards
+        if any(begin <= row.end and row.begin <= end for begin, end in freezes)
+    ]
+    return {
+        "freezes": FREEZES,
+        "rewards before": quantiles([row.end - row.begin for row in rewards if row.end < first]),
+        "rewards during a freeze": quantiles([row.end - row.begin for row in during]),
+        "longer than 1 s": sum(row.end - row.begin > 1 for row in during),
+        "statuses": dict(Counter(str(row.status) for row in during)),
+    }
+
+
+class TimedReward(NamedTuple):
+    """Call of a reward, and the status of its answer."""
+
+    begin: float
+    end: float
+    status: int
+
+
+def reward_until(ended, service, name, calls):
+    """Assign and reward users one after the other; a server that does not answer is asked again."""
+    headers = {"Authorization": f"Bearer {service.token}"}
+    with httpx.Client(base_url=service.url, headers=headers, timeout=30) as http:
+        number = 0
+        while not ended.is_set():
+            number += 1
+            path = f"/v1/experiments/{NAME}/assignments"
+            id = http.post(path, json={"unit": f"{name}-{number}"}).json()["id"]
+            if id is not None:
+                begin = time.perf_counter()
+                answer = http.post(f"/v1/assignments/{id}/reward", json={"value": number % 2})
+                calls.append(TimedReward(begin, time.perf_counter(), answer.status_code))
+
+
 PARTS = {
     "tabs": on_tabs,
     "kills": on_kills,
@@ -574,6 +652,7 @@ PARTS = {
     "page": on_page,
     "restart": on_restart,
     "changes": on_changes,
+    "frozen": on_frozen,
 }
 
 

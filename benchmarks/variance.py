@@ -186,6 +186,14 @@ def context_cases() -> dict[str, tuple]:
         segments = sl.ByLevel([sl.Bernoulli(row) for row in means])
         policies = sl.PerLevel(sl.UCB1(0.5)), sl.PerLevel(sl.ThompsonBernoulli())
         cases[f"{levels} levels, UCB1 v Thompson"] = (*policies, segments, 2_000)
+    for features in (3, 8):
+        shop = sl.Linear(random.normal(0, 0.5, (5, features)).tolist())
+        cases[f"linear, {features} features, LinUCB v LinTS"] = (
+            sl.LinUCB(),
+            sl.LinTS(),
+            shop,
+            1_000,
+        )
     return cases
 
 

@@ -69,6 +69,10 @@ class Context:
         """Return the shape of `Tally.context`."""
         raise NotImplementedError
 
+    def columns(self, arms: int) -> tuple[str, ...]:
+        """Return names for the numbers of `Tally.context`, as in the records of a trace."""
+        raise NotImplementedError
+
 
 class _FeaturesFields(NamedTuple):
     size: int | Sequence[str]
@@ -99,6 +103,12 @@ class Features(Context, _FeaturesFields):
     def shape(self, arms: int) -> tuple[int, ...]:
         return (arms, self.number) if self.per_arm else (self.number,)
 
+    def columns(self, arms: int) -> tuple[str, ...]:
+        names = [f"feature_{name}" for name in self.names]
+        if self.per_arm:
+            names = [f"{name}_arm_{arm}" for arm in range(arms) for name in names]
+        return tuple(names)
+
 
 class _LevelsFields(NamedTuple):
     size: int | Sequence[str]
@@ -116,6 +126,9 @@ class Levels(Context, _LevelsFields):
 
     def shape(self, arms: int) -> tuple[int, ...]:
         return (1,)
+
+    def columns(self, arms: int) -> tuple[str, ...]:
+        return ("level",)
 
 
 class _StatesFields(NamedTuple):
@@ -140,6 +153,9 @@ class States(Context, _StatesFields):
 
     def shape(self, arms: int) -> tuple[int, ...]:
         return (3,)  # the state, the step in the episode and the episode's number
+
+    def columns(self, arms: int) -> tuple[str, ...]:
+        return ("state", "step", "episode")
 
 
 ContextLike: TypeAlias = Context | str  # itself or its text form

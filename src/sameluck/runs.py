@@ -23,8 +23,8 @@ from sameluck.experiment import Capabilities, Experiment, capabilities_of
 from sameluck.files import file_state, write_whole
 from sameluck.frames import Frames
 
-_CONTEXTUAL = ("visits", "level_rewards", "regret", "best_pulls")
-_BY_POLICY = ("rewards", "pulls", "totals", "exploration_excess", *_CONTEXTUAL)
+CONTEXTUAL = ("visits", "level_rewards", "regret", "best_pulls")
+_BY_POLICY = ("rewards", "pulls", "totals", "exploration_excess", *CONTEXTUAL)
 _BY_REPLICATION = (*_BY_POLICY, "interactions", "observed")
 
 
@@ -98,6 +98,7 @@ class Runs(Frames):
             and self.interactions.shape == (shape[0], checkpoints)
             and (self.totals is None or self.totals.shape == self.pulls.shape)
             and (self.exploration_excess is None or self.exploration_excess.shape == shape)
+            and all(array is None or array.shape[:3] == shape for array in self._contextual)
             and (self.observed is None or self.observed.shape == (self.depths.sum(),))
         )
         if not fits:
@@ -105,6 +106,10 @@ class Runs(Frames):
                 f"Runs arrays do not agree: {len(self.policies)} policies, {checkpoints} checkpoints, rewards "
                 f"{self.rewards.shape}, pulls {self.pulls.shape}, interactions {self.interactions.shape}"
             )
+
+    @property
+    def _contextual(self) -> list[Floats | Ints | None]:
+        return [getattr(self, name) for name in CONTEXTUAL]
 
     @property
     def policies(self) -> tuple[str, ...]:
@@ -155,8 +160,17 @@ class Runs(Frames):
         return self.pulls if self.visits is None else self.visits
 
     def to_dicts(self) -> list[dict[str, object]]:
-        """Return one record for each replication, policy and checkpoint; a column of pulls for each arm."""
+        """Return one record for each replication, policy and checkpoint; a column of pulls for each arm.
+
+        With contexts also regret, pulls of the best arm and the reward of each level.
+        """
         return self._records()
+
+    @property
+    def _levels(self) -> tuple[str, ...]:
+        """Names of the levels or states; none with features or without contexts."""
+        context = self.experiment.context
+        return () if context is None or context.indexed_by_period else context.names
 
     def _columns(self) -> dict[str, Any]:
         shape = self.rewards.shape
@@ -170,12 +184,17 @@ class Runs(Frames):
         }
         for arm, name in enumerate(self.experiment.arm_names):
             columns[f"pulls_{name}"] = self.pulls[..., arm]
+        if self.regret is not None and self.best_pulls is not None:
+            columns |= {"regret": self.regret, "best_pulls": self.best_pulls}
+        if self.level_rewards is not None:
+            for level, name in enumerate(self._levels):
+                columns[f"reward_of_level_{name}"] = self.level_rewards[..., level]
         return {name: np.broadcast_to(column, shape).ravel() for name, column in columns.items()}
 
     def to_xarray(self) -> Any:
         """Return the arrays as an xarray Dataset, with the experiment in its attributes. Needs `sameluck[data]`."""
         axes = ("replication", "policy", "checkpoint", "arm")
-        names = ("rewards", "pulls", "totals", "exploration_excess")
+        names = ("rewards", "pulls", "totals", "exploration_excess", "regret", "best_pulls")
         arrays = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
         data = {name: (axes[: array.ndim], array) for name, array in arrays.items()}
         data["interactions"] = (("replication", "checkpoint"), self.interactions)
@@ -185,6 +204,12 @@ class Runs(Frames):
             "checkpoint": self.checkpoints,
             "arm": list(self.experiment.arm_names),
         }
+        if self.visits is not None:
+            by_level = (*self.rewards.shape, len(self._levels), -1)
+            data["visits"] = ((*axes[:3], "level", "arm"), self.visits.reshape(by_level))
+            coordinates["level"] = list(self._levels)
+        if self.level_rewards is not None:
+            data["level_rewards"] = ((*axes[:3], "level"), self.level_rewards)
         about = {
             "experiment": self.experiment.to_json(),
             "environment": text_forms.write(self.environment) if self.environment else "",
@@ -267,9 +292,10 @@ class Runs(Frames):
                 )
             following += part.replications
         arrays: dict[str, Any] = {}
+        filled = [part for part in parts if part.replications] or parts
         for name in _BY_REPLICATION:
-            present = [getattr(part, name) for part in parts if getattr(part, name) is not None]
-            arrays[name] = np.concatenate(present) if len(present) == len(parts) else None
+            present = [getattr(part, name) for part in filled if getattr(part, name) is not None]
+            arrays[name] = np.concatenate(present) if len(present) == len(filled) else None
         times = [part.seconds for part in parts if part.seconds is not None]
         seconds = sum(times) if len(times) == len(parts) else None
         notes = tuple(dict.fromkeys(note for part in parts for note in part.notes))

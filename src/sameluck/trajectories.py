@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypedDict
+from typing import Any, NamedTuple, NotRequired, TypedDict
 
 import numpy as np
 
@@ -19,7 +19,7 @@ class Trajectory(NamedTuple):
     """One policy in one replication, period by period; arms and positions count from 0."""
 
     arms: Ints
-    positions: Ints  # which entry of the arm's stack (under TimeCoupled: which period's)
+    positions: Ints  # which entry of the cell's stack (under TimeCoupled and with features: which period's)
     rewards: Floats
     replayed: Bools  # an earlier policy had revealed the entry; False if a real user did
     contexts: Floats | None = None  # (period, number), as in `Context.shape`; None without contexts
@@ -30,7 +30,10 @@ class Trajectory(NamedTuple):
 
 
 class PeriodRecord(TypedDict):
-    """One period of one policy as plain values; periods count from 1, arms and positions from 0."""
+    """One period of one policy as plain values; periods count from 1, arms, levels and positions from 0.
+
+    With features there is also a field for each: `feature_age`, or `feature_age_arm_0` if arms have their own.
+    """
 
     policy: str
     period: int
@@ -38,6 +41,10 @@ class PeriodRecord(TypedDict):
     position: int
     reward: float
     replayed: bool
+    level: NotRequired[int]
+    state: NotRequired[int]
+    step: NotRequired[int]  # in the episode
+    episode: NotRequired[int]
 
 
 def empty_trajectory(periods: int, experiment: Experiment | None = None) -> Trajectory:
@@ -91,17 +98,39 @@ class Trace(Mapping[str, Trajectory], Frames):
             "position": arrays["positions"],
             "reward": arrays["rewards"],
             "replayed": arrays["replayed"],
+            **self._context_columns(),
         }
+
+    def _context_columns(self) -> dict[str, Floats | Ints]:
+        context, runs = self.experiment.context, self.trajectories.values()
+        rows = [played.contexts for played in runs if played.contexts is not None]
+        if context is None or not rows:
+            return {}
+        columns = np.concatenate(rows).T
+        if not context.indexed_by_period:
+            columns = columns.astype(np.int64)
+        return dict(zip(context.columns(self.experiment.n_arms), columns, strict=True))
 
     def __repr__(self) -> str:
         periods = self.experiment.horizon
         lines = [f"replication {self.replication}: {self.interactions:,} real interactions"]
+        context, noun = self.experiment.context, "arms"
+        if context is not None and not context.indexed_by_period:
+            noun = f"{context.columns(self.experiment.n_arms)[0]}/arm"
         for name, played in self.trajectories.items():
-            first = zip(played.arms[:24], played.replayed[:24], strict=True)
-            arms = " ".join(f"{arm}{'*' if replayed else ''}" for arm, replayed in first)
+            first = zip(self._cells(played.until(24)), played.replayed[:24], strict=True)
+            arms = " ".join(f"{cell}{'*' if replayed else ''}" for cell, replayed in first)
             more = " ..." if periods > 24 else ""
-            lines.append(f"  {name}: arms {arms}{more}  (earned {played.rewards.sum():g})")
+            lines.append(f"  {name}: {noun} {arms}{more}  (earned {played.rewards.sum():g})")
         return "\n".join([*lines, "  * replayed"])
+
+    def _cells(self, played: Trajectory) -> list[str]:
+        """Return the arm of each period, after the level and a slash if users have levels."""
+        cells = cells_of(self.experiment, played)
+        if cells is played.arms:
+            return [str(arm) for arm in cells]
+        arms = self.experiment.n_arms
+        return [f"{cell // arms}/{cell % arms}" for cell in cells]
 
 
 def replayed_by(

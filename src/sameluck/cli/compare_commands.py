@@ -163,6 +163,7 @@ def comparison_record(
         **result.request._asdict(),
         **({} if result.metric == "reward" else {"values": values}),
         "effects": result.to_dicts(),
+        **({"by_level": [row._asdict() for row in result.by_level]} if result.by_level else {}),
         "standings": [standing._asdict() for standing in result.standings],
         "verdict": result.verdict,
         "cautions": list(result.cautions),

@@ -62,6 +62,11 @@ def experiment_options(
         click.option(
             "--arms", type=int, help="Number of arms, if the environment does not determine it."
         ),
+        click.option(
+            "--context",
+            help='Context of the users, e.g. "levels([mobile, desktop])"; it must be the environment\'s.  [default: '
+            "the environment's]",
+        ),
         click.option("--horizon", type=int, help=f"Periods per replication.  [default: {horizon}]"),
         click.option("--seed", type=int, help="The same seed gives the same bits.  [default: 0]"),
         click.option(
@@ -160,6 +165,8 @@ def _values_and_settings(
         settings["environment"] = environment
         if arms is not None:
             values.setdefault("arms", arms)
+        if environment.context is not None:
+            values.setdefault("context", environment.context)
     return values, settings
 
 

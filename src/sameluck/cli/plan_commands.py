@@ -14,7 +14,16 @@ from sameluck.cli.experiment_options import experiment_options, read_experiment
 from sameluck.cli.output import Output, check_outputs, json_option, written
 from sameluck.files import made_with
 
-EXPERIMENT_OPTIONS = ("environment", "skip_bad", "arms", "horizon", "seed", "level", "design")
+EXPERIMENT_OPTIONS = (
+    "environment",
+    "skip_bad",
+    "arms",
+    "context",
+    "horizon",
+    "seed",
+    "level",
+    "design",
+)
 
 
 class Effect(click.ParamType):  # type: ignore[type-arg]  # not generic in older versions
@@ -127,12 +136,9 @@ def race_command(policies: tuple[str, ...], keep: str | None, **question: Any) -
     try:
         with Status("racing", console=Console(stderr=True)) as status:
             race = sl.race(
-                experiment.policies,
+                experiment.replace(arms=experiment.n_arms, control=""),
                 settings["environment"],
-                horizon=experiment.horizon,
                 level=settings.get("level", 0.95),
-                arms=experiment.n_arms,
-                seed=experiment.seed,
                 progress=lambda count, names: status.update(
                     f"racing: {count} replications, still in: {', '.join(names)}"
                 ),

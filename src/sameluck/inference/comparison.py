@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ from sameluck.arrays import Floats
 from sameluck.frames import Frames
 from sameluck.inference.assumptions import Violations
 from sameluck.inference.display import DisplayedOnPages, reporting, written
-from sameluck.inference.effects import Effect
+from sameluck.inference.effects import Effect, LevelEffect, level_effects
 from sameluck.inference.policy_summaries import PolicyMetric, PolicySummary, Standing
 from sameluck.inference.requests import Request
 from sameluck.inference.twins.failures import Failure
@@ -67,6 +68,15 @@ class Comparison(DisplayedOnPages, Frames):
         """Effects at the last checkpoint, one for each pair."""
         last = self.runs.checkpoints[-1]
         return [effect for effect in self.effects if effect.checkpoint == last]
+
+    @cached_property
+    def by_level(self) -> tuple[LevelEffect, ...]:
+        """Effects at the last checkpoint split by the users' levels; empty without levels, and for other metrics.
+
+        The parts of all levels add up to the effect. Their intervals hold together.
+        """
+        pairs = [effect[:2] for effect in self.last_effects]
+        return level_effects(self.runs, self.request, pairs)
 
     def to_dicts(self) -> list[dict[str, Any]]:
         """Return the effects as plain records."""

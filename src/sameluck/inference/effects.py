@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -80,6 +81,23 @@ class Effect(NamedTuple):
     def is_undecided(self) -> bool:
         """True if the policies differ and the interval contains 0."""
         return not self.shows_difference and not self.is_same_policy
+
+
+class LevelEffect(NamedTuple):
+    """Part of an effect that comes from the users of one level; the parts of all levels add up to the effect."""
+
+    policy: str
+    control: str
+    checkpoint: int
+    user_level: str  # its name
+    users: float  # mean number of users of this level per replication and policy
+    effect: float
+    low: float
+    high: float
+    level: float  # confidence that the intervals of all levels hold together
+    p_value: float  # of this level alone
+    p_adjusted: float  # over all levels, and over the family of `simultaneous`
+    sd: float  # of one replication's difference
 
 
 def effects(
@@ -180,7 +198,12 @@ def _estimates(runs: Runs, pairs: list[Pair], request: Request) -> dict[PairAt, 
     Joint intervals use the correlation of paired differences; the others use Bonferroni's method.
     """
     keys = list(itertools.product(pairs, range(runs.checkpoints.size)))
-    families = _families(keys, str(request.simultaneous))
+    return _estimates_of(runs, keys, _families(keys, str(request.simultaneous)), request)
+
+
+def _estimates_of(
+    runs: Runs, keys: list[PairAt], families: list[list[PairAt]], request: Request
+) -> dict[PairAt, _Estimate]:
     size = len(families[0])  # all families have the same
     method, adjusted = request.interval_method, request.adjust is not None
     jointly = method.has_joint_intervals and request.metric_definition.is_mean
@@ -275,3 +298,63 @@ def _effect(
         plain_effect=plain,
         plain_sd=plain_sd,
     )
+
+
+def level_effects(runs: Runs, request: Request, pairs: Sequence[Pair]) -> tuple[LevelEffect, ...]:
+    """Split the effects of pairs at the last checkpoint by the users' levels; empty if that has no meaning.
+
+    Intervals hold for all levels of a pair together; with `simultaneous="pairs"` or `"both"` for all pairs too. Only
+    means of rewards add up, so there is nothing for other metrics and for medians.
+    """
+    method, context = request.interval_method, runs.experiment.context
+    adds_up = method.is_of_the_mean and not method.copies_arms
+    if not (request.metric_definition.is_reward and adds_up):
+        return ()
+    if context is None or runs.level_rewards is None or runs.visits is None:
+        return ()
+    names, shape = context.names, (*runs.rewards.shape[:2], context.number)
+    # The levels take the place of checkpoints.
+    by_level = replace(
+        runs,
+        checkpoints=np.arange(1, context.number + 1),
+        rewards=runs.level_rewards[:, :, -1],
+        pulls=np.broadcast_to(runs.pulls[:, :, -1:], (*shape, runs.experiment.n_arms)),
+        interactions=np.broadcast_to(runs.interactions[:, -1:], (shape[0], context.number)),
+        observed=None,
+        visits=None,
+        level_rewards=None,
+        regret=None,
+        best_pulls=None,
+    )
+    covered = [*pairs, *also_possible(pairs, request)]
+    keys = list(itertools.product(covered, range(context.number)))
+    together = request.simultaneous in ("pairs", "both")
+    families = _families(keys, "both" if together else "checkpoints")
+    estimates = _estimates_of(by_level, keys, families, request)
+    estimates |= {key: NO_DIFFERENCE for key in keys if _same(runs, key[0])}
+    users = runs.visits[:, :, -1].reshape(*shape, -1).sum(axis=-1).mean(axis=0)
+    result = []
+    for pair, index in itertools.product(pairs, range(context.number)):
+        policy, control = (moments(values) for values in _rewards(by_level, pair, index))
+        difference = moments(differences(by_level, pair, index))
+        variance = policy.variance + control.variance
+        if is_paired(runs):
+            variance = difference.variance
+        interval, p_value = estimates[pair, index]
+        result.append(
+            LevelEffect(
+                policy=pair[0],
+                control=pair[1],
+                checkpoint=int(runs.checkpoints[-1]),
+                user_level=names[index],
+                users=float(users[[runs.policies.index(name) for name in pair], index].mean()),
+                effect=difference.mean,
+                low=interval.low,
+                high=interval.high,
+                level=request.level,
+                p_value=p_value,
+                p_adjusted=interval.p_value,
+                sd=math.sqrt(variance),
+            )
+        )
+    return tuple(result)

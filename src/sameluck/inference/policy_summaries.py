@@ -24,7 +24,9 @@ class PolicySummary(NamedTuple):
     sd: float  # of the reward of one replication
     pulls: tuple[float, ...]  # mean for each arm
     regret: float | None  # mean pseudo-regret, where the environment's means are known
-    best_arm_share: float | None  # share of periods with a best arm; None without means
+    best_arm_share: (
+        float | None
+    )  # share of periods with a best arm (in the context); None without means
 
 
 class PolicyMetric(NamedTuple):
@@ -51,7 +53,9 @@ class Standing(NamedTuple):
 
 def summarise(runs: Runs) -> tuple[PolicySummary, ...]:
     means = known_means(runs)
-    regret = best = None
+    regret, best = runs.regret, runs.best_pulls  # with contexts
+    if regret is not None and np.isnan(regret).any():
+        regret = best = None  # the environment does not state its means
     if means is not None:
         regret = pseudo_regret(runs, means[:, None, None])
         best = best_arm_pulls(runs, means[:, None, None])

@@ -65,6 +65,11 @@ def check_request(experiment: Experiment, replications: int, request: Request) -
     require_one_of("simultaneous", simultaneous, FAMILIES)
     if request.adjust is not None:
         require_one_of("adjust", request.adjust, adjustments)
+        if experiment.context is not None:
+            raise Invalid(
+                f"adjust={request.adjust!r} needs one mean per arm, and with contexts the mean depends on the user; "
+                "leave it out"
+            )
     control = experiment.control if request.control is None else request.control
     require_one_of("control", control, list(experiment.policies))
     if len(experiment.policies) < 2:

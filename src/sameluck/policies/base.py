@@ -52,7 +52,7 @@ from sameluck.compilation.functions import (
     is_builtin,
     require_class,
 )
-from sameluck.context import Context, Features, States
+from sameluck.context import Context, Features, Levels, States
 from sameluck.errors import Invalid
 from sameluck.policies.fast.branch_hints import with_branch_hints
 from sameluck.policies.fast.rule_tables import kept_tables
@@ -350,6 +350,25 @@ def check_context(policy: Policy, context: Context | None, arms: int) -> None:
         require_features(type(policy).__name__, context)
     if not {"level", "last_level"}.isdisjoint(names):
         require_levels(type(policy).__name__, context)
+
+
+def usable_contexts(policy: Policy, arms: int = 2) -> tuple[str, ...]:
+    """Return the contexts of which a policy needs one: `levels`, `states`, `features`; empty if it needs none."""
+    if _accepts(policy, None, arms):
+        return ()
+    contexts = (Levels(2), States(2, episode=2), Features(2), Features(2, per_arm=True))
+    names = [text_forms.name_of(type(context)) for context in contexts]
+    names[-1] += " per arm"
+    usable = [_accepts(policy, context, arms) for context in contexts]
+    return tuple(name for name, fits in zip(names, usable, strict=True) if fits)
+
+
+def _accepts(policy: Policy, context: Context | None, arms: int) -> bool:
+    try:
+        check_context(policy, context, arms)
+    except Invalid:
+        return False
+    return True
 
 
 def _worded(context: Context | None) -> str:

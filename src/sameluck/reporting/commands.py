@@ -50,6 +50,9 @@ def _command(name: str, result: Comparison, more: dict[str, str]) -> str:
         "replications": str(runs.replications),
         "seed": str(experiment.seed),
     }
+    context = runs.environment.context
+    if experiment.context is not None and experiment.context != context:  # it has names of its own
+        options["context"] = experiment.context.text
     if request.control not in (None, next(iter(experiment.policies))):
         options["control"] = str(request.control)
     if request.level != DEFAULTS.level:

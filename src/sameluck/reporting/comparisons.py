@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from sameluck.reporting import plots, tables
 from sameluck.reporting.cautions import comparison_cautions as cautions
 from sameluck.reporting.effect_tables import (
+    levels_table,
     metric_table,
     shown_effects,
     shown_values,
@@ -26,15 +27,17 @@ def text(result: Comparison) -> str:
     if not result.request.metric_definition.is_reward:
         header, rows = metric_table(shown_values(result), result.request)
         blocks.append(tables.text_table(header, rows, index=2))
+    if result.by_level and len(result.last_effects) <= plots.MAX_BANDS:
+        blocks.append(tables.text_table(*levels_table(result), index=3))
     return "\n\n".join([*blocks, *map(tables.wrapped, _sentences(result))])
 
 
 def notebook(result: Comparison) -> str:
     about, table, _ = shown_effects(result)
     shown = tables.notebook(f"{result.title}{about}", *table, _sentences(result))
-    if result.request.metric_definition.is_reward:
-        return shown
-    return shown + tables.html_table(*metric_table(shown_values(result), result.request))
+    if not result.request.metric_definition.is_reward:
+        return shown + tables.html_table(*metric_table(shown_values(result), result.request))
+    return shown + tables.html_table(*levels_table(result)) if result.by_level else shown
 
 
 def _sentences(result: Comparison) -> list[str]:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from sameluck.inference.effects import Effect
+from sameluck.inference.effects import Effect, LevelEffect
 from sameluck.inference.metrics import Metric
 from sameluck.inference.policy_summaries import PolicyMetric
 from sameluck.reporting.plots import MAX_BANDS
@@ -21,6 +21,7 @@ Table = tuple[list[str], list[list[str]]]  # header and rows
 
 HEADER = ("policy", "control", "horizon", "effect", "interval", "p-value", "sd", "variance v naive")
 MAX_PAGE_CHECKPOINTS = 8
+MAX_LEVELS = 12  # of a pair, with rows of their own
 
 
 def _is_condensed(result: Comparison) -> bool:
@@ -107,3 +108,40 @@ def metric_table(values: Sequence[PolicyMetric], request: Request) -> Table:
     metric = request.metric_definition
     title = metric.title if metric.is_mean else request.metric
     return ["policy", "horizon", title, f"{percent(request.level)} interval (each alone)"], rows
+
+
+def levels_table(result: Comparison) -> Table:
+    """Return each pair's effect by level, and their sum; of many levels, those with the most users."""
+    request, rows = result.request, []
+    for effect in _ranked(result.last_effects, request.metric_definition):
+        levels = [row for row in result.by_level if row[:2] == effect[:2]]
+        largest = sorted(levels, key=lambda row: -row.users)[:MAX_LEVELS]
+        shown = [row for row in levels if len(levels) <= MAX_LEVELS or row in largest]
+        rows += [_level_row(row) for row in shown]
+        if others := [row for row in levels if row not in shown]:
+            users, part = (
+                sum(values)
+                for values in zip(*((row.users, row.effect) for row in others), strict=True)
+            )
+            rows.append(
+                [*effect[:2], f"{len(others):,} others", f"{users:,.0f}", amount(part), "-", "-"]
+            )
+        rows.append([*effect[:2], "all", f"{effect.checkpoint:,}", amount(effect.effect), "-", "-"])
+    together = request.simultaneous in ("pairs", "both") and len(result.last_effects) > 1
+    scope_of_levels = "all levels and pairs" if together else "all levels"
+    adjective = request.interval_method.adjective
+    interval = f"{percent(request.level)} {adjective}interval ({scope_of_levels} together)"
+    return ["policy", "control", "level", "users", "effect", interval, "p-value"], rows
+
+
+def _level_row(row: LevelEffect) -> list[str]:
+    interval = f"{amount(row.low)} to {amount(row.high)}"
+    return [
+        row.policy,
+        row.control,
+        row.user_level,
+        f"{row.users:,.0f}",
+        amount(row.effect),
+        interval,
+        probability(row.p_adjusted),
+    ]

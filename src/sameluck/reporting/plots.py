@@ -275,16 +275,21 @@ class Visit(NamedTuple):
 
 def visits(trajectories: Mapping[str, Trajectory]) -> list[Visit]:
     """Return every period of a traced replication, each replayed reward with its last earlier visit."""
-    seen: dict[tuple[int, int], tuple[str, int]] = {}
+    seen: dict[tuple[float, int, int], tuple[str, int]] = {}
     result = []
     for policy, trajectory in trajectories.items():
-        rows = zip(*(column.tolist() for column in trajectory[:4]), strict=True)
-        policy_visits = [
-            Visit(policy, period, arm, position, reward, seen[arm, position] if replayed else None)
-            for period, (arm, position, reward, replayed) in enumerate(rows, 1)
+        rows = list(zip(*(column.tolist() for column in trajectory[:4]), strict=True))
+        # The first number of a context is the level or state. The position of a user with features is the period.
+        contexts = trajectory.contexts
+        levels = [0.0] * len(rows) if contexts is None else contexts[:, 0].tolist()
+        entries = [(level, *row[:2]) for level, row in zip(levels, rows, strict=True)]
+        result += [
+            Visit(policy, period, arm, position, reward, seen[entry] if replayed else None)
+            for period, (entry, (arm, position, reward, replayed)) in enumerate(
+                zip(entries, rows, strict=True), 1
+            )
         ]
-        seen |= {(visit.arm, visit.position): (policy, visit.period) for visit in policy_visits}
-        result += policy_visits
+        seen |= {entry: (policy, period) for period, entry in enumerate(entries, 1)}
     return result
 
 
@@ -345,8 +350,15 @@ def draw_stacks(
         unused: The whole stack of each arm, if rewards that no policy used are known too.
         masked: An arm, and the first position whose reward is hidden.
         title: Title of the figure.
+
+    Stacks of users with contexts are not drawn: an arm has one for each level, and none with features.
     """
     patches = optional("matplotlib.patches", "plots")
+    if any(trajectory.contexts is not None for trajectory in trajectories.values()):
+        raise Invalid(
+            "draw_stacks draws one stack per arm, and with contexts an arm has a stack for each level, or none; use "
+            "draw_trajectories, or read trace.to_dicts()"
+        )
     names, all_visits = list(trajectories), visits(trajectories)
     n_arms = max([len(arms), len(unused), *(1 + visit.arm for visit in all_visits)])
     depth = max([*(1 + visit.position for visit in all_visits), *map(len, unused)])

@@ -17,7 +17,7 @@ from typing import TypeAlias
 from sameluck.arrays import Floats, Ints
 from sameluck.errors import Invalid
 from sameluck.files import check_writable, file_state
-from sameluck.runs import KeptFile, Runs, check_runs_path
+from sameluck.runs import CONTEXTUAL, KeptFile, Runs, check_runs_path
 from sameluck.simulation.tasks import Assembly, Work, seconds_of_period
 
 _FIRST_PART = 32  # replications; Python objects, which may be slow, begin with one
@@ -66,7 +66,7 @@ class KeptRuns:
         last = earlier.part(earlier.replications - 1, 1)
         if earlier.replications:
             again = run(range(last.first, last.first + 1), None)
-            if any((old != new).any() for old, new in _arrays(last, again)):
+            if any(old.tobytes() != new.tobytes() for old, new in _arrays(last, again)):
                 raise self._other(f"replication {last.first} differs when it is run again")
         self._kept = kept.replications
         seconds = None if earlier.replications else 0.0
@@ -185,6 +185,6 @@ def _ctrl_c_afterwards() -> Iterator[None]:
 
 
 def _arrays(runs: Runs, other: Runs) -> list[tuple[Floats | Ints, Floats | Ints]]:
-    names = ("rewards", "pulls", "interactions", "totals", "exploration_excess")
+    names = ("rewards", "pulls", "interactions", "totals", "exploration_excess", *CONTEXTUAL)
     pairs = [(getattr(runs, name), getattr(other, name)) for name in names]
     return [(first, second) for first, second in pairs if first is not None and second is not None]

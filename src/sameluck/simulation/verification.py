@@ -17,13 +17,13 @@ from sameluck.policies.base import POLICIES, Policy
 from sameluck.policies.external import Makers
 from sameluck.policies.registry import as_policy
 from sameluck.policies.simple import Uniform
-from sameluck.runs import Runs
+from sameluck.runs import CONTEXTUAL, Runs
 from sameluck.simulation.simulate import Progress, simulate
 from sameluck.simulation.trace import trace
 from sameluck.validation import require_whole
 
 CHECKED_DRAWS, CHECKED_SECONDS = 1_000_000, 2.0
-_ARRAYS = ("rewards", "pulls", "interactions", "totals", "exploration_excess")
+_ARRAYS = ("rewards", "pulls", "interactions", "totals", "exploration_excess", *CONTEXTUAL)
 
 
 def check_policy(

@@ -150,6 +150,16 @@ class ByLevel(_ByLevelFields, ContextualEnvironment):
             groups.extend([merged] if merged is not None else group)
         return groups
 
+    def instance(self, seed: int, replication: int, arms: int) -> ByLevel:
+        """Return the levels of a replication, drawn from their priors."""
+        (prior,) = self._groups(arms)  # priors of one class are merged
+        cells: Any = prior.instance(seed, replication, len(self.environments) * arms)  # type: ignore[attr-defined]
+        levels = [
+            type(cells)(*(values[first : first + arms] for values in cells))
+            for first in range(0, len(self.environments) * arms, arms)
+        ]
+        return self._replace(environments=levels)
+
     def compiled_parameters(self, seed: int, replications: range, arms: int) -> CompiledByLevel:
         count = len(self.environments)
         groups = self._groups(arms)

@@ -14,7 +14,7 @@ from sameluck.experiment import Experiment, require_experiment
 from sameluck.inference.display import reporting
 from sameluck.inference.effects import differences
 from sameluck.inference.requests import first_pair
-from sameluck.simulation.preconditions import checked_environment
+from sameluck.simulation.preconditions import fitted
 from sameluck.simulation.simulate import simulate
 from sameluck.validation import require_whole
 
@@ -65,7 +65,7 @@ def split_variance(
     """
     require_experiment("split_variance", experiment)
     prior = as_environment(prior)
-    if not isinstance(prior, _Prior):
+    if not isinstance(prior, _Prior) or (prior.context is not None and not prior.is_prior):
         raise Invalid(
             "split_variance needs a prior, such as bernoulli_prior(a=1, b=1); a custom prior needs a method "
             "instance(seed, replication, arms)"
@@ -73,7 +73,7 @@ def split_variance(
     require_whole("instances", instances, 2)
     require_whole("repeats", repeats, 2)
     whole = experiment.replace(replications=instances * repeats)
-    checked_environment(whole, prior)
+    whole, _ = fitted(whole, prior)
     pair = first_pair(whole)
     table = np.empty((instances, repeats))
     for number in range(instances):

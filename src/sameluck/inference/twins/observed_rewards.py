@@ -91,6 +91,12 @@ def simulated_moments(runs: Runs) -> StackMoments:
 def observed_stacks(runs: Runs) -> ObservedStacks:
     """Return the rewards that runs have observed; raise `Invalid` if they cannot be copied."""
     environment = runs.environment
+    if runs.capabilities.has_contexts:
+        raise Invalid(
+            f"a twin copies arms that are the same for all users, and the users of {type(environment).__name__} have "
+            "contexts: it covers neither the error in the frequencies of contexts nor ties of arms within a level; "
+            "simulate more replications"
+        )
     if not runs.capabilities.has_stacks:
         raise Invalid(
             "a twin needs stacks of rewards, and the time_coupled design has none; use replay or naive"
@@ -104,11 +110,6 @@ def observed_stacks(runs: Runs) -> ObservedStacks:
         raise Invalid(
             "a twin copies arms that are the same in every replication, and a prior draws new arms; simulate the "
             "prior itself"
-        )
-    if runs.capabilities.has_contexts:
-        raise Invalid(
-            f"a twin copies arms without contexts, and the users of {type(environment).__name__} have contexts; "
-            "simulate it with more replications"
         )
     if not runs.capabilities.is_stationary:
         raise Invalid(

@@ -14,7 +14,7 @@ from sameluck.environments.empirical import Empirical
 from sameluck.files import made_with
 from sameluck.inference.effects import Effect
 from sameluck.reporting.commands import compare_command, designs_command
-from sameluck.reporting.effect_tables import metric_table, page_table
+from sameluck.reporting.effect_tables import levels_table, metric_table, page_table
 from sameluck.reporting.pages.charts import Strip, Table, strips
 from sameluck.reporting.pages.effect_charts import effect_chart, metric_chart
 from sameluck.reporting.pages.leader_board import comparison_board
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 MAX_TABLE_ROWS = 200
 MAX_METRIC_ROWS = 8  # of policies and checkpoints that are shown without a click
+MAX_LEVEL_ROWS = 30  # shown without a click
 MAX_ARMS = 8  # with a column of their pulls
 
 
@@ -36,6 +37,7 @@ def comparison_page(result: Comparison, curve: Comparison, more: Sequence[Card])
     cards = [
         *([_board_card(result)] if several else _curve_cards(result, curve)),
         *([] if result.request.metric_definition.is_reward else [_metric_card(result, curve)]),
+        *([_levels_card(result)] if result.by_level else []),
         _policies_card(result),
         Card("Cautions", "" if result.cautions else "None.", notes=result.cautions),
         *more,
@@ -243,6 +245,17 @@ def _metric_card(result: Comparison, curve: Comparison) -> Card:
         folded = Folded("Every policy and horizon", Table(header, rows, title))
         return Card(title, words, figure=chart, folded=folded)
     return Card(title, words, header, rows, chart)
+
+
+def _levels_card(result: Comparison) -> Card:
+    """Return the effects by level; folded where the pairs are numerous."""
+    words = "Differences from the users of each level. They add up to the whole difference."
+    header, rows = levels_table(result)
+    if len(rows) <= MAX_LEVEL_ROWS:
+        return Card("Each level", words, header, rows)
+    return Card(
+        "Each level", words, folded=Folded("Every level", Table(header, rows, "Each level"))
+    )
 
 
 def _policies_card(result: Comparison) -> Card:

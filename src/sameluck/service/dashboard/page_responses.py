@@ -15,7 +15,7 @@ from jinja2 import Environment
 
 from sameluck import text_forms
 from sameluck.errors import SameluckError
-from sameluck.policies.base import POLICIES
+from sameluck.policies.base import POLICIES, usable_contexts
 from sameluck.reporting.pages.rendering import environment
 from sameluck.service.problems import Refused, status_of
 
@@ -34,8 +34,16 @@ def templates() -> Environment:
     result = environment("sameluck.service.dashboard")
     result.filters["in_path"] = lambda text: quote(text, safe="")
     result.filters["day"] = lambda at: datetime.fromisoformat(at).strftime("%a %-d %b %H:%M")
-    result.globals["policy_examples"] = lambda: map(text_forms.example, POLICIES.values())
+    result.globals["policy_examples"] = _policy_examples
     return result
+
+
+def _policy_examples() -> list[str]:
+    """Return a text form of each policy, without policies that need contexts, which no page offers."""
+    examples = [text_forms.example(policy_class) for policy_class in POLICIES.values()]
+    return [
+        text for text in examples if not usable_contexts(text_forms.parse(text, POLICIES, "policy"))
+    ]
 
 
 def render(template: str, /, **values: object) -> str:

@@ -7,7 +7,14 @@ from pathlib import Path
 
 from sameluck import text_forms
 from sameluck.errors import Invalid
-from sameluck.policies.base import POLICIES, Policy, is_randomised, prepare, states_probabilities
+from sameluck.policies.base import (
+    POLICIES,
+    Policy,
+    is_randomised,
+    prepare,
+    states_probabilities,
+    usable_contexts,
+)
 from sameluck.policies.batched import Batched
 from sameluck.policies.external import External
 from sameluck.policies.registry import as_policy
@@ -64,6 +71,7 @@ def overview(policy_class: type) -> str:
         mark(is_randomised(policy, ARMS)),
         mark(prepared is not None and states_probabilities(prepared)),
         mark(may_be_batched(policy)),
+        " or ".join(usable_contexts(policy, ARMS)),
     ]
     return f"| {' | '.join(cells)} |\n"
 
@@ -109,8 +117,8 @@ def page() -> str:
     classes = [item for item in POLICIES.values() if item.__module__.startswith("sameluck.")]
     blocks = [
         INTRODUCTION,
-        "| policy | text form | randomised | states probabilities | in batches |\n",
-        "|---|---|---|---|---|\n",
+        "| policy | text form | randomised | states probabilities | in batches | needs users with |\n",
+        "|---|---|---|---|---|---|\n",
         *map(overview, classes),
         REGRET,
         OTHER_PACKAGES.read_text(encoding="utf-8"),

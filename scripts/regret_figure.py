@@ -12,7 +12,8 @@ import numpy as np
 import sameluck as sl
 from sameluck import text_forms
 from sameluck.arrays import Floats
-from sameluck.policies.base import POLICIES
+from sameluck.policies.base import POLICIES, usable_contexts
+from sameluck.policies.registry import as_policy
 from sameluck.reporting import plots
 
 FIGURE = Path(__file__).parent.parent / "docs" / "regret.svg"
@@ -27,7 +28,7 @@ BANDITS = {
     ),
 }
 OPTIMAL = ("KLUCB", "IMED", "BayesUCB", "ThompsonBernoulli")  # asymptotically, on Bernoulli arms
-EXCLUDED = ("Always", "Batched", "External")  # one arm, and other policies' rules
+EXCLUDED = ("Always", "Batched", "External")  # one arm, and other policies' rules; contexts neither
 BOUND, LOWER_LIMIT = "Lai and Robbins", 1.0
 LABEL_DISTANCE = 0.036  # in heights of the axes
 
@@ -48,7 +49,9 @@ def mean_regrets(means: tuple[float, ...], checkpoints: list[int]) -> dict[str, 
     classes = [
         item
         for item in POLICIES.values()
-        if item.__module__.startswith("sameluck.") and item.__name__ not in EXCLUDED
+        if item.__module__.startswith("sameluck.")
+        and item.__name__ not in EXCLUDED
+        and not usable_contexts(as_policy(text_forms.example(item), 2))
     ]
     experiment = sl.Experiment(
         policies={item.__name__: text_forms.example(item) for item in classes},

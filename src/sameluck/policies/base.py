@@ -357,10 +357,8 @@ def usable_contexts(policy: Policy, arms: int = 2) -> tuple[str, ...]:
     if _accepts(policy, None, arms):
         return ()
     contexts = (Levels(2), States(2, episode=2), Features(2), Features(2, per_arm=True))
-    names = [text_forms.name_of(type(context)) for context in contexts]
-    names[-1] += " per arm"
-    usable = [_accepts(policy, context, arms) for context in contexts]
-    return tuple(name for name, fits in zip(names, usable, strict=True) if fits)
+    usable = (context for context in contexts if _accepts(policy, context, arms))
+    return tuple(dict.fromkeys(text_forms.name_of(type(context)) for context in usable))
 
 
 def _accepts(policy: Policy, context: Context | None, arms: int) -> bool:

@@ -5,7 +5,7 @@ import time
 from collections.abc import Sequence
 from functools import partial
 from types import SimpleNamespace
-from typing import NamedTuple
+from typing import NamedTuple, get_type_hints
 
 import numpy as np
 import pytest
@@ -55,6 +55,13 @@ def test_two_lines_are_an_environment():
         live = store.start("waits", experiment)
         sl.rehearse(live, waits)
         np.testing.assert_array_equal(live.runs().rewards, runs.rewards)
+
+
+def test_it_gets_methods_and_nothing_of_pythons_own():
+    added = vars(exponential_waits()).keys() & vars(sl.Environment).keys()
+    assert "best_arm" in added
+    assert "__weakref__" not in added
+    assert get_type_hints(exponential_waits()) == {"means": Sequence[float], "scale": float}
 
 
 def test_saved_runs_keep_it(tmp_path):

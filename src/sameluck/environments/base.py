@@ -200,7 +200,8 @@ def complete(environment_class: type) -> None:
             f"{environment_class.__name__}.laws: rename the method to compiled_parameters"
         )
     for name, value in vars(Environment).items():
-        if not hasattr(environment_class, name):
+        # Names of Python's own, such as the annotations of Python 3.14, belong to one class.
+        if not name.startswith("__") and not hasattr(environment_class, name):
             setattr(environment_class, name, value)
 
 

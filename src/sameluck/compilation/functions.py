@@ -25,7 +25,7 @@ RENAMED = {"luck": "noise", "chances": "probabilities", "law": "parameters"}
 
 def is_builtin(subject: type | Function) -> bool:
     """Return whether a class or function is defined in sameluck, so that its machine code may be kept on disk."""
-    return str(subject.__module__).startswith("sameluck.")
+    return str(getattr(subject, "__module__", "")).startswith("sameluck.")
 
 
 def require_class(decorator: str, subject: object) -> None:

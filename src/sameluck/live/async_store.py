@@ -11,14 +11,12 @@ from typing import Concatenate, Generic, ParamSpec, TypeVar
 
 from sameluck.errors import Closed, Unavailable, renamed_attributes
 from sameluck.experiment import Experiment
-from sameluck.live import records
 from sameluck.live.calls.call_queue import BatchedCall, CallQueue
 from sameluck.live.experiment import LiveExperiment
 from sameluck.live.options import MAX_SECONDS, Clock
 from sameluck.live.records import Assignment, Receipt
 from sameluck.live.store import Store
 from sameluck.live.store import open as open_store
-from sameluck.live.users.enrolment import NewAssignment
 from sameluck.live.users.units import Unit
 from sameluck.validation import require_flag, require_number
 
@@ -140,7 +138,9 @@ class AsyncLiveExperiment(_Awaited[LiveExperiment]):
         self.options, self.started_at = synchronous.options, synchronous.started_at
         assign = synchronous.enrolment.assign_batch
         self._assigning: dict[bool, BatchedCall[Unit, Assignment]] = {
-            strict: BatchedCall(partial(assign, strict=strict), self.mark_undelivered)
+            strict: BatchedCall(
+                partial(assign, strict=strict), synchronous.enrolment.mark_answer_undelivered
+            )
             for strict in (False, True)
         }
         self._rewarding: BatchedCall[tuple[str | None, float], Receipt] = BatchedCall(
@@ -180,13 +180,6 @@ class AsyncLiveExperiment(_Awaited[LiveExperiment]):
             answer = live.fallback_assignment
         live.enrolment.count([answer])
         return answer
-
-    def mark_undelivered(self, unit: Unit, answer: Assignment | BaseException) -> None:
-        """Let the next transactions void the assignment of an answer that its unit did not get."""
-        # Only a new assignment is voided: a returning unit has seen its arm before.
-        if isinstance(answer, Assignment) and answer.reason == records.ASSIGNED and answer.id:
-            enrolment = self.synchronous.enrolment
-            enrolment.mark_undelivered([NewAssignment(answer.id, enrolment.unit_hash(unit))])
 
     async def reward(self, id: str | None, value: float) -> Receipt:
         """Report the reward of a unit, as `LiveExperiment.reward` does.

@@ -111,8 +111,9 @@ class LoadedExperiments:
     ) -> None:
         """Let the next transactions void new assignments of units whose client has gone."""
         if loaded := self._loaded.get(name):
+            enrolment = loaded.coroutines.synchronous.enrolment
             for unit, answer in zip(units, answers, strict=True):
-                loaded.coroutines.mark_undelivered(unit, answer)
+                enrolment.mark_answer_undelivered(unit, answer)
 
     async def reward(self, id: str, value: float) -> Receipt:
         async def reward(loaded: Loaded) -> Receipt:

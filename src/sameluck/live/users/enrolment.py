@@ -302,6 +302,12 @@ class Enrolment:
         with self._guard:
             self._undelivered.append(assignments)
 
+    def mark_answer_undelivered(self, unit: Unit, answer: Assignment | BaseException) -> None:
+        """Let the next transactions void the assignment of an answer that its unit did not get."""
+        # Only a new assignment is voided: a returning unit has seen its arm before.
+        if isinstance(answer, Assignment) and answer.reason == records.ASSIGNED and answer.id:
+            self.mark_undelivered([NewAssignment(answer.id, self.unit_hash(unit))])
+
     def _void_undelivered(self, transaction: Transaction, now: int) -> None:
         """Void undelivered assignments; leave those for later whose units another call has locked.
 

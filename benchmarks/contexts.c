@@ -1,5 +1,5 @@
-/* LinUCB and LinTS on users with standard normal features, as a C programmer would write them for speed: the yardstick
-   of contexts.py.
+/* LinUCB and LinTS on users with standard normal features, and Q-learning on RiverSwim, as a C programmer would write
+   them for speed: the yardstick of contexts.py.
 
    The same updates as sameluck's: half of each symmetric matrix, in panels of eight columns, and one rank-one update a
    reward. Vectors of eight doubles are gcc's own, and the number of features is known to the compiler. */
@@ -129,4 +129,59 @@ void play_linear(const ContextJob *job) {
     if (job->features == 5) job->thompson ? linear(job, 5, 1) : linear(job, 5, 0);
     if (job->features == 20) job->thompson ? linear(job, 20, 1) : linear(job, 20, 0);
     if (job->features == 100) job->thompson ? linear(job, 100, 1) : linear(job, 100, 0);
+}
+
+/* ---- Q-learning in a Markov decision process -------------------------------------------------------- */
+
+enum { ACTIONS = 2, MAX_STATES = 64 };
+
+typedef struct {
+    u64 seed, reward_owner, noise_owner;
+    i64 replications, horizon, states, episode, sizes;
+    double epsilon, omega, discount, initial;
+    const double *steps;                         /* sizes by number of visits */
+    const i64 *offsets;                          /* of the outcomes of each cell */
+    const double *cumulative, *nexts, *rewards;  /* by outcome */
+    const double *gaps;                          /* (steps to go - 1, cell) */
+    double *earned, *regret;                     /* (replication,) */
+    i64 *visits;                                 /* (replication, cell) */
+} StateJob;
+
+/* No outcome ends an episode, and every episode begins in state 0. */
+void play_states(const StateJob *job) {
+    const i64 cells = job->states * ACTIONS;
+    for (i64 row = 0; row < job->replications; row++) {
+        Key rewards = stream(job->seed, REWARD, (u64)row, job->reward_owner), stacks[MAX_STATES * ACTIONS];
+        Key noise = stream(job->seed, DECISION, (u64)row, job->noise_owner);
+        double values[MAX_STATES * ACTIONS], earned = 0.0, regret = 0.0;
+        i64 *visits = job->visits + row * cells, state = 0, step = 0;
+        for (i64 cell = 0; cell < cells; cell++) {
+            stacks[cell] = within(rewards, (u64)cell);
+            values[cell] = job->initial;
+            visits[cell] = 0;
+        }
+        for (i64 period = 1; period <= job->horizon; period++) {
+            i64 arm = values[ACTIONS * state + 1] > values[ACTIONS * state];
+            if (uniform(word(noise, (u64)period * SLOTS)) < job->epsilon)
+                arm = (i64)(uniform(word(noise, (u64)period * SLOTS + 1)) * ACTIONS);
+            i64 cell = ACTIONS * state + arm, outcome = job->offsets[cell], last = job->offsets[cell + 1] - 1;
+            double target = uniform(word(stacks[cell], (u64)visits[cell])) * job->cumulative[last];
+            while (outcome < last && job->cumulative[outcome] <= target) outcome++;
+            double reward = job->rewards[outcome];
+            earned += reward;
+            regret += job->gaps[(job->episode - step - 1) * cells + cell];
+            i64 visit = ++visits[cell];
+            double size = visit < job->sizes ? job->steps[visit] : pow((double)visit, -job->omega);
+            double later = 0.0;
+            if (++step < job->episode) {
+                state = (i64)job->nexts[outcome];
+                double left = values[ACTIONS * state], right = values[ACTIONS * state + 1];
+                later = job->discount * (right > left ? right : left);
+            } else
+                state = step = 0;
+            values[cell] += size * (reward + later - values[cell]);
+        }
+        job->earned[row] = earned;
+        job->regret[row] = regret;
+    }
 }

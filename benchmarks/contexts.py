@@ -2,11 +2,12 @@
 
     python benchmarks/contexts.py [--quick] [--json FILE]
 
-LinUCB and LinTS play 5 arms with 5, 20 and 100 standard normal features. sameluck and C do the same job: users,
-choices, updates, rewards and regret. They must play the same arms, or nothing is reported. Packages choose and
-learn, one user at a time, on users and rewards made beforehand. In LinUCB, packages with the same rule must play arms
-with the highest bound. A package that is not installed is left out. Contestants take turns, because the machine's
-speed drifts; a figure is the best of its repetitions, in processor time of one thread.
+LinUCB and LinTS play 5 arms with 5, 20 and 100 standard normal features, and Q-learning swims in RiverSwim. sameluck
+and C do the same job: users, choices, updates, rewards and regret. They must play the same arms, or nothing is
+reported. Packages choose and learn, one user at a time, on users and rewards made beforehand. In LinUCB, packages
+with the same rule must play arms with the highest bound. A package that is not installed is left out. Contestants
+take turns, because the machine's speed drifts; a figure is the best of its repetitions, in processor time of one
+thread.
 """
 
 from __future__ import annotations
@@ -35,6 +36,8 @@ COMPILE = ["cc", "-O3", "-march=native", "-shared", "-fPIC"]
 STEPS = {5: 400_000, 20: 150_000, 100: 30_000}
 PACKAGE_STEPS = {5: 500, 20: 500, 100: 50}
 LEAST_SHARE_OF_C = {5: 0.6, 20: 0.7, 100: 0.7}
+STATE_STEPS = 100_000  # in a replication
+LEAST_SHARE_OF_C_IN_STATES = 0.6
 POLICIES = {"LinUCB": sl.LinUCB(), "LinTS": sl.LinTS()}
 
 
@@ -46,6 +49,24 @@ class Job(ctypes.Structure):
         *((name, ctypes.c_int64) for name in ("replications", "horizon", "features", "thompson")),
         ("width", ctypes.c_double),
         *((name, ctypes.c_void_p) for name in ("weights", "earned", "regret", "pulls")),
+    ]
+
+
+class StateJob(ctypes.Structure):
+    """The C side's `StateJob`."""
+
+    _fields_ = [
+        *((name, ctypes.c_uint64) for name in ("seed", "reward_owner", "noise_owner")),
+        *(
+            (name, ctypes.c_int64)
+            for name in ("replications", "horizon", "states", "episode", "sizes")
+        ),
+        *((name, ctypes.c_double) for name in ("epsilon", "omega", "discount", "initial")),
+        *(
+            (name, ctypes.c_void_p)
+            for name in ("steps", "offsets", "cumulative", "nexts", "rewards", "gaps")
+        ),
+        *((name, ctypes.c_void_p) for name in ("earned", "regret", "visits")),
     ]
 
 
@@ -211,6 +232,48 @@ def measure(name, features, library, size, goals):
     return nanoseconds
 
 
+def swim_in_c(library, rule, river, replications, horizon):
+    parameters = river.compiled_parameters(SEED, range(replications), 2)
+    earned, regret = np.empty(replications), np.empty(replications)
+    visits = np.empty((replications, 2 * river.states), np.int64)
+    tables = (*parameters[:4], parameters.gaps)
+    job = StateJob(
+        *(SEED, ALL_POLICIES, owner_of("Q-learning"), replications, horizon),
+        *(river.states, river.episode, rule.steps.size, *rule[:4]),
+        *(array.ctypes.data for array in (rule.steps, *tables, earned, regret, visits)),
+    )
+    library.play_states(ctypes.byref(job))
+    return earned, regret, visits
+
+
+def measure_states(library, size, goals):
+    """Return ns a step of Q-learning in RiverSwim by contestant."""
+    river, policy, replications = sl.RiverSwim(), sl.QLearning(), 10
+    horizon = STATE_STEPS // size["divisor"]
+    experiment = sl.Experiment(
+        policies={"Q-learning": policy}, horizon=horizon, replications=replications, seed=SEED
+    )
+    runs = sl.simulate(experiment, river, workers=1)
+    contestants = {"sameluck": lambda: sl.simulate(experiment, river, workers=1)}
+    if library:
+        rule = policy.prepare(2, horizon, river.context)
+        job = (library, rule, river, replications, horizon)
+        earned, regret, visits = swim_in_c(*job)
+        assert np.array_equal(visits, runs.visits[:, 0, -1])
+        assert np.allclose(earned, runs.rewards[:, 0, -1], rtol=1e-9)
+        assert np.allclose(regret, runs.regret[:, 0, -1], rtol=1e-9)
+        contestants["C"] = lambda: swim_in_c(*job)
+    seconds = interleaved(contestants, size["repeats"])
+    steps = replications * horizon
+    nanoseconds = {key: min(times) / steps * 1e9 for key, times in seconds.items()}
+    cells = "".join(f"{key:>20} {value:>12,.1f}" for key, value in nanoseconds.items())
+    print(f"Q-learning     {cells}")
+    if library:
+        share, goal = nanoseconds["C"] / nanoseconds["sameluck"], LEAST_SHARE_OF_C_IN_STATES
+        goals.check("Q-learning in RiverSwim: speed against C", share, f">= {goal}", share >= goal)
+    return nanoseconds
+
+
 def main():
     """Measure, print and, if asked, write the results."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -229,6 +292,7 @@ def main():
                 results[f"{name}, {features} features"] = measure(
                     name, features, library, size, goals
                 )
+        results["Q-learning, RiverSwim"] = measure_states(library, size, goals)
     if library is None:
         print("C was skipped: there is no C compiler.")
     if options.json:

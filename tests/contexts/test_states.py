@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import sameluck as sl
-from sameluck import text_forms
+from sameluck import cli, text_forms
 from sameluck.environments.contextual import states
 from sameluck.environments.contextual.base import gap_in_context
 from sameluck.environments.registry import as_environment
@@ -313,6 +313,15 @@ def test_runs_with_states_survive_a_file(tmp_path):
     assert read.visits.tobytes() == runs.visits.tobytes()
     assert runs.visits.sum(axis=-1).tolist() == [[[10, 30]]] * 3
     assert read.level_rewards is None or read.level_rewards.size == 0
+
+
+@pytest.mark.slow
+def test_the_command_line_takes_a_process(capsys):
+    policies = ["q=q_learning", "bold=q_learning(initial=5)"]
+    options = ["--env", "riverswim(states=4, episode=10)", "--horizon", "50"]
+
+    assert cli.run(["compare", *policies, *options, "--replications", "10"]) == 0
+    assert "river_swim(states=4, episode=10)" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

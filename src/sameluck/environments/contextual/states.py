@@ -54,6 +54,7 @@ class MarkovDecisionProcess(ContextualEnvironment):
     """Base class of environments that can write all their outcomes as a `TabularMDP`."""
 
     __slots__ = ()
+    hidden = 1  # the drawn outcome, which holds the next state too
 
     def __init__(self, *_values: object, **_named: object) -> None:
         process = normal_form(self)
@@ -470,7 +471,9 @@ def _outcome(parameters: CompiledMDP, context: Floats, arm: int, bits: Bits) -> 
 
 @draws(CompiledMDP)
 def _reward(parameters: CompiledMDP, row: int, context: Floats, arm: int, bits: Bits) -> float:
-    return parameters.rewards[_outcome(parameters, context, arm, bits)]
+    outcome = _outcome(parameters, context, arm, bits)
+    context[3] = outcome
+    return parameters.rewards[outcome]
 
 
 @next_contexts(CompiledMDP)
@@ -478,7 +481,7 @@ def _next_state(
     parameters: CompiledMDP, row: int, period: int, noise: Key, context: Floats, played: Played
 ) -> None:
     if period > 1:
-        outcome = _outcome(parameters, context, played.arm, played.bits)
+        outcome = np.int64(context[3])
         step = context[1] + 1.0
         if not parameters.ends[outcome] and step < parameters.episode:
             context[0], context[1] = parameters.nexts[outcome], step

@@ -23,7 +23,7 @@ from sameluck.randomness.samplers import beta, log_gamma, normal, uniform
 from sameluck.randomness.streams import Key, OnceKey, at, within
 from sameluck.validation import require_number, require_one_of
 
-_STEPS = 4096  # step sizes in a table, because a power takes longer than all else in a period
+_STEPS = 1 << 17  # step sizes in a table, because a power takes longer than all else in a period
 _ONE_STATE = States(1, 1)  # where only the class of a rule matters
 
 

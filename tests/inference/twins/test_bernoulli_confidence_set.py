@@ -98,7 +98,7 @@ def test_the_ends_are_found_among_many_arms():
     policies = {"a": "ucb1(2)", "b": "ucb1(0.5)"}
     experiment = sl.Experiment(policies=policies, arms=40, horizon=100, replications=1, seed=3)
     runs = sl.simulate(experiment, sl.Bernoulli(np.linspace(0.1, 0.8, 40).tolist()))
-    twin = sl.twin(runs, replications=600, draws=20, draw_replications=40)
+    twin = sl.twin(runs, replications=600, draws=40, draw_replications=40)
     (effect,), (end,) = twin.effects, twin.guaranteed
 
     assert end.low < effect.low

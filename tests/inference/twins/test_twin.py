@@ -151,14 +151,13 @@ def literal_control(values, expected):
 def literal_ends(independent, tied, level, resampled=math.inf):
     """Return the ends with 95% of the independent draws and 90% of the others, for a level of 95%.
 
-    If `resampled` rewards were resampled, the ends are as far as those of Student's t distribution, and the k-th
-    smallest of n draws has a share k / (n + 1) beyond it.
+    The k-th smallest of n draws has a share k / (n + 1) beyond it. If `resampled` rewards were resampled, the ends
+    are as far as those of Student's t distribution.
     """
 
     def quantile(draws, share):
-        count = len(draws)
-        rank = share * (count + 1) if resampled < math.inf else 1 + share * (count - 1)
-        return np.interp(rank, np.arange(1, count + 1), np.sort(draws))
+        ranks = np.arange(1, len(draws) + 1)
+        return np.interp(share * (len(draws) + 1), ranks, np.sort(draws))
 
     tail, tied_tail = (
         stats.norm.cdf(

@@ -175,14 +175,13 @@ def ends_of_draws(
     shares beyond the ends are smaller by Student's t distribution (expanded percentile interval: Hesterberg, 2015).
     The first axis of the effects is the draw.
     """
-    tails, is_resampled = np.array([(1 - level) / 2, min(1 - level, 0.5)]), freedom < math.inf
-    if is_resampled:
+    tails = np.array([(1 - level) / 2, min(1 - level, 0.5)])
+    if freedom < math.inf:
         quantiles = scipy.special.stdtrit(freedom, tails)
         tails = scipy.special.ndtr(quantiles * math.sqrt((freedom + 1) / freedom))
-    # Resamples are not stratified: on average a share k / (n + 1) of all is beyond the k-th smallest of n.
-    method = "weibull" if is_resampled else "linear"
+    # On average a share k / (n + 1) of all draws is beyond the k-th smallest of n, and less if they are stratified.
     ends = [
-        np.quantile(draws, [tail, 1 - tail], axis=0, method=method)  # type: ignore[call-overload]
+        np.quantile(draws, [tail, 1 - tail], axis=0, method="weibull")
         for draws, tail in zip((independent, tied), tails, strict=True)
     ]
     return np.stack([np.min(ends, axis=0)[0], np.max(ends, axis=0)[1]])

@@ -194,6 +194,10 @@ def context_cases() -> dict[str, tuple]:
             shop,
             1_000,
         )
+    river = sl.TabularMDP.riverswim()
+    cases["RiverSwim, PSRL v UCBVI"] = (sl.PSRL(), sl.UCBVI(), river, 2_000)
+    cases["RiverSwim, PSRL with noise 1 v 0.5"] = (sl.PSRL(), sl.PSRL(noise_sd=0.5), river, 2_000)
+    cases["RiverSwim, Q-learning v PSRL"] = (sl.QLearning(), sl.PSRL(), river, 2_000)
     return cases
 
 

@@ -33,6 +33,20 @@ def test_a_policy_can_be_removed_but_not_the_control(served):
         assert codes(served.http.delete(f"{path}/{name}")) == (422, "invalid")
 
 
+def test_policies_and_experiments_with_contexts_are_refused(served):
+    served.start()
+    challenger = {"name": "tree", "policy": "per_level(ucb1)"}
+    for path in ("policies", "policies/preview"):
+        answer = served.http.post(f"/v1/experiments/socks/{path}", json=challenger)
+        assert codes(answer) == (422, "invalid")
+        assert "policy 'tree' uses contexts" in answer.text
+    policies = {"tree": "lin_ucb", "ucb": "ucb1"}
+    other = {**served.socks, "name": "other", "policies": policies}
+    answer = served.http.post("/v1/experiments", json=other)
+    assert codes(answer) == (422, "invalid")
+    assert "policy 'tree' uses contexts" in answer.text
+
+
 def test_an_experiment_continues_with_the_code_of_the_server(serve, tmp_path):
     url = f"sqlite:///{tmp_path / 'a.db'}?synchronous=normal"
     first = serve(url, makers=OLD)

@@ -12,7 +12,7 @@ from sameluck.environments.base import ENVIRONMENTS, EnvironmentLike
 from sameluck.environments.registry import as_environment
 from sameluck.environments.stated_means import check_means
 from sameluck.errors import Invalid
-from sameluck.experiment import Experiment
+from sameluck.experiment import Experiment, capabilities_of
 from sameluck.policies.base import POLICIES, Policy
 from sameluck.policies.external import Makers
 from sameluck.policies.registry import as_policy
@@ -54,7 +54,9 @@ def check_policy(
         policies={"policy": checked}, arms=arms, horizon=horizon, replications=2
     )
     trace(experiment, environment, guard=True, makers=makers)
-    simulate(experiment, environment, detail=True, makers=makers)
+    # Probabilities are checked with detail, which contexts do not have.
+    has_contexts = capabilities_of(as_environment(environment)).has_contexts
+    simulate(experiment, environment, detail=not has_contexts, makers=makers)
 
 
 def check_environment(

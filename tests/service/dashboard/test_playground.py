@@ -106,6 +106,7 @@ def test_it_leads_to_a_live_experiment_with_the_same_policies(served, log_in):
     [
         ({"a": "<script>alert(1)</script>"}, "<script>alert(1)"),
         ({"a": "other", "a_other": "external(mine)"}, "external"),
+        ({"a": "other", "a_other": "per_level(ucb1)"}, "PerLevel needs users with levels"),
         ({"b": "ucb1(alpha=1)"}, "is chosen twice"),
         ({"arms": "9"}, "choose 2 to 5 arms"),
         ({"mean1": "7"}, "Bernoulli.means"),

@@ -20,7 +20,12 @@ CHECKS = [
 # Operations that a document cannot describe fully: all text forms of an experiment; names that an experiment may have
 # already; policies that it does not have any more.
 REFUSABLE = ["add_policy", "create_experiment", "remove_policy"]
-FORMS = ["ucb1", "uniform", "epsilon_greedy(epsilon=0.5)", "thompson_bernoulli"]
+FORMS = [
+    "ucb1",
+    "uniform",
+    "epsilon_greedy(epsilon=0.5)",
+    "ucb1(alpha=1)",
+]  # for any rewards in 0..1
 METHODS = {"GET", "POST", "PUT", "PATCH", "DELETE"}
 with sl.open("sqlite://") as store:
     DOCUMENT = create_app(store).openapi()

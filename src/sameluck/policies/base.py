@@ -39,7 +39,7 @@ import inspect
 from collections.abc import Callable
 from functools import cache, partial
 from types import CodeType
-from typing import Any, NamedTuple, Protocol, TypeAlias, TypeGuard
+from typing import NamedTuple, Protocol, TypeAlias, TypeGuard, TypeVar
 
 import numpy as np
 
@@ -59,6 +59,7 @@ from sameluck.policies.fast.rule_tables import kept_tables
 from sameluck.randomness.streams import SLOTS, Key, OnceKey
 from sameluck.validation import require_whole
 
+T = TypeVar("T")
 SelectFunction: TypeAlias = Callable[..., int | np.int64]
 ProbabilitiesFunction: TypeAlias = Callable[..., None]
 RepeatsArmFunction: TypeAlias = Callable[..., bool]
@@ -333,7 +334,7 @@ def rule_of(policy: Policy, arms: int, horizon: int, context: Context | None = N
     return require_rule(f"{type(policy).__name__}.prepare", make())
 
 
-def _with_context(method: Callable[..., Any], *arguments: int, context: Context | None) -> Any:
+def _with_context(method: Callable[..., T], *arguments: int, context: Context | None) -> T:
     takes_context = "context" in inspect.signature(method).parameters
     return method(*arguments, context) if takes_context else method(*arguments)
 

@@ -7,7 +7,7 @@ cell) are counted apart from what a policy observes (`pulls`, by arm).
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -49,10 +49,8 @@ def cell_of(arm: int) -> int:
 def tally_of(observations: Observations, last_arm: int, last_reward: float) -> Tally:
     """Return the tally that a select function takes."""
     pulls, totals, means = observations.pulls, observations.totals, observations.means
-    nothing: Any = None
-    return Tally(
-        pulls, totals, means, observations.memory, last_arm, last_reward, nothing, nothing, 0, 0, 0
-    )
+    memory = observations.memory
+    return Tally(pulls, totals, means, memory, last_arm, last_reward, None, None, 0, 0, 0)  # type: ignore[arg-type]
 
 
 @inlined

@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from math import ceil
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sameluck.arrays import Floats, Ints
 from sameluck.compilation.decorators import compiled
@@ -19,7 +20,7 @@ from sameluck.experiment import Experiment
 from sameluck.policies.base import is_randomised
 from sameluck.policies.external import Maker
 from sameluck.runs import Runs
-from sameluck.simulation.contexts.loop import CONTEXT_ARRAYS
+from sameluck.simulation.contexts.loop import CONTEXT_ARRAYS, ContextResults
 from sameluck.simulation.contexts.runner import runner_of
 from sameluck.simulation.object_runner import ObjectRunner
 from sameluck.simulation.policy_runner import PolicyRunner
@@ -34,6 +35,7 @@ _MIN_TASK_SECONDS = 4e-3  # preparing a task takes about a tenth of a millisecon
 _MIN_OBJECT_TASK_SECONDS = 1e-3  # less, so that objects run on several processes sooner
 
 Runner: TypeAlias = PolicyRunner | ObjectRunner
+Values: TypeAlias = NDArray[Any]  # floats or whole numbers
 
 
 class Work(NamedTuple):
@@ -81,7 +83,7 @@ class TaskResult(NamedTuple):
     pairs: Ints | None = None  # period-arm pairs (replication, checkpoint), if indexed by period
     totals: Sequence[Floats] = ()
     exploration_excess: Sequence[Floats] = ()
-    contextual: Mapping[str, Sequence[Any]] = {}  # arrays of `CONTEXT_ARRAYS` by name
+    contextual: Mapping[str, Sequence[Values]] = {}  # arrays of `CONTEXT_ARRAYS` by name
 
 
 def split(
@@ -147,10 +149,10 @@ def _run_contextual(work: Work, task: Task, runners: Sequence[Runner]) -> TaskRe
     if work.experiment.counts_pairs:  # in blocks, because the cell of every period is kept
         rows = max(1, _PERIODS_AT_ONCE // int(work.checkpoints[-1]))
     blocks = [numbers[start : start + rows] for start in range(0, len(numbers), rows)]
-    runs: list[list[Any]] = [[] for _ in runners]  # a `ContextResults` of each block
+    runs: list[list[ContextResults]] = [[] for _ in runners]  # of each block
     pairs = []
     for block in blocks:
-        results: list[Any] = [runner.run(block, work.checkpoints) for runner in runners]
+        results = [cast(ContextResults, runner.run(block, work.checkpoints)) for runner in runners]
         for policy_runs, result in zip(runs, results, strict=True):
             policy_runs.append(result._replace(cells=result.cells[:, :0]))
         if work.experiment.counts_pairs:
@@ -164,7 +166,7 @@ def _run_contextual(work: Work, task: Task, runners: Sequence[Runner]) -> TaskRe
     return TaskResult(task.number, rewards, pulls, counts, contextual=joined)
 
 
-def _distinct_pairs(work: Work, cells: Sequence[Ints]) -> Ints:
+def _distinct_pairs(work: Work, cells: Sequence[Values]) -> Ints:
     counts = np.empty((len(cells[0]), work.checkpoints.size), np.int64)
     last_period = np.empty(work.experiment.cells, np.int64)
     for row in range(len(counts)):
@@ -266,7 +268,7 @@ class Assembly:
         if result.pairs is not None:
             self.interactions[rows] = result.pairs
 
-    def _contextual_array(self, name: str, values: Any) -> Any:
+    def _contextual_array(self, name: str, values: Values) -> Values:
         shape = (*self.rewards.shape[:2], *values.shape[1:])
         if name not in self.contextual:
             self.contextual[name] = np.empty(shape, values.dtype)

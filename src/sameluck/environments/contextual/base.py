@@ -28,14 +28,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from sameluck import text_forms
 from sameluck.arrays import Floats
 from sameluck.compilation.decorators import dispatched
-from sameluck.compilation.functions import check_registration, require_class
+from sameluck.compilation.functions import Function, check_registration, require_class
 from sameluck.context import Context
 from sameluck.environments.base import (
     CONTEXT_CHECKS,
@@ -93,11 +93,11 @@ def expects(environment_class: type) -> Callable[[Callable[..., float]], Callabl
 
 
 def _register_for(
-    decorator: str, environment_class: type, functions: dict[type, Any], arguments: str
-) -> Callable[[Any], Any]:
+    decorator: str, environment_class: type, functions: dict[type, Function], arguments: str
+) -> Callable[[Function], Function]:
     require_class(decorator, environment_class)
 
-    def register(function: Any) -> Any:
+    def register(function: Function) -> Function:
         check_registration(environment_class, function, ENVIRONMENTS, "an environment", arguments)
         functions[environment_class] = function
         return function
@@ -138,13 +138,23 @@ def next_contexts(parameters_class: type) -> Callable[[Callable[..., None]], Cal
 
 
 def _independent_of_actions(
-    parameters: Any, row: int, period: int, noise: Key | OnceKey, context: Floats, played: Played
+    parameters: text_forms.Parameters,
+    row: int,
+    period: int,
+    noise: Key | OnceKey,
+    context: Floats,
+    played: Played,
 ) -> None:
     write_context(parameters, row, period, noise, context)
 
 
 def _write_next_context(
-    parameters: Any, row: int, period: int, noise: Key | OnceKey, context: Floats, played: Played
+    parameters: text_forms.Parameters,
+    row: int,
+    period: int,
+    noise: Key | OnceKey,
+    context: Floats,
+    played: Played,
 ) -> None:
     """Write the context of a period over the context of the period before."""
 
@@ -154,24 +164,24 @@ write_next_context = dispatched(
 )
 
 
-def _is_valid_context(parameters: Any, context: Floats, levels: int) -> bool:
+def _is_valid_context(parameters: text_forms.Parameters, context: Floats, levels: int) -> bool:
     """Return whether a context may be used: a wrong level would be an index out of range."""
     raise NotImplementedError
 
 
-def _trusted(parameters: Any, context: Floats, levels: int) -> bool:
+def _trusted(parameters: text_forms.Parameters, context: Floats, levels: int) -> bool:
     return True
 
 
 is_valid_context = dispatched(_is_valid_context, CONTEXT_CHECKS, otherwise=_trusted)
 
 
-def _expected(parameters: Any, row: int, context: Floats, arm: int) -> float:
+def _expected(parameters: text_forms.Parameters, row: int, context: Floats, arm: int) -> float:
     """Return an arm's mean reward in a context; NaN if the environment does not state it."""
     raise NotImplementedError
 
 
-def _unknown(parameters: Any, row: int, context: Floats, arm: int) -> float:
+def _unknown(parameters: text_forms.Parameters, row: int, context: Floats, arm: int) -> float:
     return np.nan
 
 
@@ -183,7 +193,9 @@ def gaps(parameters_class: type) -> Callable[[Callable[..., float]], Callable[..
     return partial(_GAP_FUNCTIONS.setdefault, parameters_class)
 
 
-def _gap_of_means(parameters: Any, row: int, context: Floats, arm: int, arms: int) -> float:
+def _gap_of_means(
+    parameters: text_forms.Parameters, row: int, context: Floats, arm: int, arms: int
+) -> float:
     played = expected(parameters, row, context, arm)
     best = played
     for other in range(arms):
@@ -191,7 +203,9 @@ def _gap_of_means(parameters: Any, row: int, context: Floats, arm: int, arms: in
     return best - played
 
 
-def _gap_in_context(parameters: Any, row: int, context: Floats, arm: int, arms: int) -> float:
+def _gap_in_context(
+    parameters: text_forms.Parameters, row: int, context: Floats, arm: int, arms: int
+) -> float:
     """Return how much less an arm earns in a context than the best arm, on average."""
     raise NotImplementedError
 

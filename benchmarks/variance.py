@@ -21,6 +21,7 @@ import argparse
 import itertools
 import json
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -198,6 +199,17 @@ def context_cases() -> dict[str, tuple]:
     cases["RiverSwim, PSRL v UCBVI"] = (sl.PSRL(), sl.UCBVI(), river, 2_000)
     cases["RiverSwim, PSRL with noise 1 v 0.5"] = (sl.PSRL(), sl.PSRL(noise_sd=0.5), river, 2_000)
     cases["RiverSwim, Q-learning v PSRL"] = (sl.QLearning(), sl.PSRL(), river, 2_000)
+    learners = {
+        "PSRL v Q-learning": (sl.PSRL("beta"), sl.QLearning()),
+        "two of Q-learning": (sl.QLearning(), sl.QLearning(omega=0.6)),
+        "two of PSRL": (sl.PSRL("beta"), sl.PSRL("beta", prior_weight=5.0)),
+    }
+    processes = {"RiverSwim": sl.RiverSwim(), "random process": sl.RandomMDP(10, 3)}
+    if find_spec("gymnasium"):
+        processes["FrozenLake"] = sl.adapters.gymnasium("FrozenLake-v1")
+    for process_name, process in processes.items():
+        for name, policies in learners.items():
+            cases[f"{process_name}, {name}"] = (*policies, process, 2_000)
     return cases
 
 

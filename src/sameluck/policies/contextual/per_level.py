@@ -21,8 +21,8 @@ from sameluck.randomness.streams import Key, within
 class PerLevel(NamedTuple):
     """Run a policy of its own in each level of the context, such as a segment of users.
 
-    In a level the policy sees the pulls, totals and means of this level, the last arm and reward there, and its local
-    period: the number of users of this level so far. So the logarithm of an upper confidence bound grows with the
+    In a level the policy sees the pulls, totals and means of this level, the last arm and reward there. Its local
+    period is the number of users of this level so far. So the logarithm of an upper confidence bound grows with the
     level's users. A rule that contains the horizon uses the horizon of the whole experiment.
 
     Args:

@@ -31,7 +31,7 @@ class QLearning(NamedTuple):
     """Q-learning with epsilon-greedy exploration (Watkins, 1989).
 
     After an action the value of its state and action moves towards the reward plus `discount` times the best value in
-    the next state, by a share n^-omega, where n counts the visits to the state and action including the present
+    the next state, by a share n^-omega. Here n counts the visits to the state and action, including the present
     visit. After the last step of an episode the target is the reward alone. With probability epsilon the action is
     drawn uniformly, else it has the highest value. Values do not depend on the step in the episode.
 
@@ -270,7 +270,7 @@ class UCBVI(NamedTuple):
     """Upper confidence bound value iteration (Azar, Osband and Munos, 2017), with the Chernoff-Hoeffding bonus.
 
     At the start of each episode find the values of all steps by backward induction in the observed process. To the
-    value of a state and action add `bonus` x max_reward x H x L / sqrt(n), with H the episode's length,
+    value of a state and action add `bonus` x max_reward x H x L / sqrt(n). H is the episode's length,
     L = log(5 x states x actions x horizon / delta) and n the visits. A value never exceeds H x max_reward or its
     value in the episode before. The article's rewards are known; here they are the means of observed rewards. An
     episode's plan takes time in proportion to H x states^2 x actions.

@@ -78,7 +78,10 @@ class KeptRuns:
         more = kept.replications < len(self.replications)
         if more and kept.totals is not None and not self.work.detail:
             raise Invalid("they have detail, and the following replications would not")
-        return Runs.concat([self.nothing, kept.part(0, len(self.replications))])
+        earlier = Runs.concat([self.nothing, kept.part(0, len(self.replications))])
+        if self.work.detail:
+            return earlier
+        return replace(earlier, totals=None, exploration_excess=None)
 
     def _other(self, reason: str) -> Invalid:
         return Invalid(

@@ -1,8 +1,9 @@
 """Text forms of policies, environments and designs: `ucb1(alpha=2.5)`, `bernoulli(0.9, 0.7)`, `replay`.
 
 Names ignore case, `-` and `_`. A class whose first field holds one value per arm takes the values one after another:
-`bernoulli(0.9, 0.7)` is `Bernoulli(means=(0.9, 0.7))`. A class whose first field holds another object of its
-registry, or a list of such objects, takes their text forms: `batched(ucb1(alpha=2), size=10)`.
+`bernoulli(0.9, 0.7)` is `Bernoulli(means=(0.9, 0.7))`. A class with a field that holds another object of its
+registry, or whose first field holds a list of such objects, takes their text forms:
+`batched(ucb1(alpha=2), size=10)`.
 """
 
 from __future__ import annotations
@@ -99,7 +100,8 @@ def _write_item(parameters_class: type, name: str, field: object, *, brief: bool
     if name == _spread_field(parameters_class) and field:
         return _write_value(field)[1:-1]
     if name == _nested_field(parameters_class) and is_parameters(field):
-        return write(field, brief=brief)
+        is_first = name == parameters_class._fields[0]  # type: ignore[attr-defined]  # a NamedTuple
+        return ("" if is_first else f"{name}=") + write(field, brief=brief)
     return f"{name}={_write_value(field)}"
 
 
@@ -164,12 +166,12 @@ def _spread_field(parameters_class: type) -> str | None:
 
 
 def _nested_field(parameters_class: type, *, several: bool = False) -> str | None:
-    """Return the first field, if it holds another object with a text form, or several of them."""
+    """Return the field that holds another object with a text form, or the first field if it holds several."""
 
     def fits(hint: object) -> bool:
         return _holds_objects(hint) and (get_origin(hint) is Sequence) is several
 
-    return _first_field(parameters_class, fits)
+    return _first_field(parameters_class, fits, among=1 if several else None)
 
 
 def _holds_objects(hint: object) -> bool:
@@ -181,9 +183,12 @@ def _hints(parameters_class: type) -> dict[str, object]:
     return get_type_hints(parameters_class)
 
 
-def _first_field(parameters_class: type, fits: Callable[[object], bool]) -> str | None:
-    first: tuple[str, ...] = getattr(parameters_class, "_fields", ())[:1]
-    return next((name for name in first if fits(_hints(parameters_class).get(name))), None)
+def _first_field(
+    parameters_class: type, fits: Callable[[object], bool], among: int | None = 1
+) -> str | None:
+    """Return the first field whose annotation fits, among the first so many fields."""
+    names: tuple[str, ...] = getattr(parameters_class, "_fields", ())[:among]
+    return next((name for name in names if fits(_hints(parameters_class).get(name))), None)
 
 
 def _build(call: Call, classes: Mapping[str, type[T]], subject: str, text: str) -> T:

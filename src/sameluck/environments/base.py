@@ -268,6 +268,13 @@ def draw_function_of(parameters: text_forms.Parameters) -> DrawFunction:
     return DRAW_FUNCTIONS[type(parameters)]
 
 
+def user_functions_of(parameters: text_forms.Parameters) -> list[Callable[..., Any]]:
+    """Return the functions of a user's environment: for draws, contexts and expected rewards."""
+    registries = (DRAW_FUNCTIONS, CONTEXT_FUNCTIONS, EXPECTED_FUNCTIONS)
+    functions = [registry.get(type(parameters)) for registry in registries]  # type: ignore[attr-defined]
+    return [function for function in functions if function and not is_builtin(function)]
+
+
 def is_complete(environment_class: type) -> TypeGuard[type[Environment]]:
     """Return whether a class of `sameluck.environments` is an environment; False if it holds compiled parameters.
 

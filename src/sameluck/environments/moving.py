@@ -4,7 +4,9 @@ Time is counted from 1: in a simulation it is the period of a replication, in a 
 so far. A reward has the distribution of the time at which it is drawn. In a simulation a policy reads each address
 once, in a period that is a function of its past, so its distribution is the same as in a solo run. Policies that
 share the k-th reward of an arm read it at different times, so the design `replay` is not defined for these
-environments.
+environments. Users with features are cells of their own, so there it is.
+
+With contexts the users move as the rewards do: `sameluck.environments.contextual.moving`.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ import numpy as np
 
 from sameluck import text_forms
 from sameluck.arrays import Floats, Ints
+from sameluck.context import Context, States
 from sameluck.environments.base import (
     NO_CONTEXT,
     Environment,
@@ -28,6 +31,7 @@ from sameluck.environments.base import (
     prepared_parameters,
 )
 from sameluck.environments.checks import per_arm
+from sameluck.environments.contextual.moving import compiled_drifting, compiled_switching
 from sameluck.environments.normal import Gaussian
 from sameluck.errors import Invalid, shown
 from sameluck.randomness.samplers import normal, uniform
@@ -56,6 +60,15 @@ class Moving(Environment):
     @property
     def arms(self) -> int | None:
         return self.moves_between[0].arms
+
+    @property
+    def context(self) -> Context | None:
+        return self.moves_between[0].context
+
+    @property
+    def hidden(self) -> int:  # type: ignore[override]  # it depends on the environments
+        """Numbers of a user that policies do not see."""
+        return self.moves_between[0].hidden
 
     @property
     def binary(self) -> bool:  # type: ignore[override]  # it depends on the environments
@@ -96,7 +109,24 @@ class Moving(Environment):
                 raise Invalid(
                     f"{name}[{index}] has {count} arms, and the first has {counts[0]}; give all the same arms"
                 )
+        self._check_contexts(name)
         return counts[0]
+
+    def _check_contexts(self, name: str) -> None:
+        first = self.moves_between[0]
+        for index, phase in enumerate(self.moves_between):
+            if isinstance(phase.context, States):
+                raise Invalid(f"{name}[{index}] has states, whose transitions do not move")
+            same = phase.context == first.context and type(phase.context) is type(first.context)
+            if not same or phase.hidden != first.hidden:
+                texts = [
+                    "no context" if context is None else context.text
+                    for context in (phase.context, first.context)
+                ]
+                raise Invalid(
+                    f"{name}[{index}] has users with {texts[0]}, and the first has {texts[1]}; give all the same "
+                    "context"
+                )
 
     def _check_arms(self, arms: int) -> None:
         if self._checked_arms() != arms:
@@ -116,8 +146,9 @@ class Drifting(_DriftingFields, Moving):
 
     Between two environments a reward comes from the later one with a probability that grows linearly, so that the
     success probability of Bernoulli rewards moves linearly. If all environments are `Gaussian`, rewards stay normal,
-    and their mean and standard deviation move linearly. After `over` periods rewards come from the last environment.
-    In a rehearsal every user counts as a period. Rewards are not i.i.d.; the designs are `naive` and `time_coupled`.
+    and their mean and standard deviation move linearly. So do the weights if all are `Linear`. After `over` periods
+    rewards come from the last environment. With contexts, users come from the environments likewise. In a rehearsal
+    every user counts as a period. Rewards are not i.i.d.; the designs are `naive` and `time_coupled`.
     """
 
     __slots__ = ()
@@ -131,6 +162,8 @@ class Drifting(_DriftingFields, Moving):
         self, seed: int, replications: range, arms: int
     ) -> text_forms.Parameters:
         over, phases = float(self.over), self.moves_between
+        if self.context is not None:
+            return compiled_drifting(phases, over, seed, replications, arms)
         if all(isinstance(phase, Gaussian) for phase in phases):
             means = np.array([phase.means for phase in phases], float)
             sds = np.array([per_arm(phase.sd, arms) for phase in phases])  # type: ignore[attr-defined]
@@ -166,8 +199,13 @@ class Switching(_SwitchingFields, Moving):
         require_whole("Switching.every", self.every, 1, _MAX_PERIODS)
         require_flag("Switching.repeat", self.repeat)
 
-    def compiled_parameters(self, seed: int, replications: range, arms: int) -> CompiledSwitching:
+    def compiled_parameters(
+        self, seed: int, replications: range, arms: int
+    ) -> text_forms.Parameters:
         phases = self.moves_between
+        if self.context is not None:
+            every, repeat = int(self.every), bool(self.repeat)
+            return compiled_switching(phases, every, repeat, seed, replications, arms)
         selection = _selection(phases, seed, replications, arms)
         return CompiledSwitching(selection, len(phases), int(self.every), bool(self.repeat), 1)
 

@@ -13,11 +13,13 @@ from __future__ import annotations
 
 import math
 import time
+from itertools import product
 
 import numpy as np
 
 from sameluck.arrays import Floats
 from sameluck.compilation.decorators import compiled
+from sameluck.context import States
 from sameluck.environments.base import (
     NO_CONTEXT,
     Environment,
@@ -25,7 +27,8 @@ from sameluck.environments.base import (
     law_at,
     prepared_parameters,
 )
-from sameluck.errors import Invalid
+from sameluck.environments.contextual.base import draw_in_context, expected, write_context
+from sameluck.errors import Invalid, shown
 from sameluck.randomness.streams import AUDIT, Bits, stream, subkey, word
 from sameluck.text_forms import Parameters
 
@@ -36,6 +39,7 @@ QUANTILES = (0.5, 0.9, 0.99, 1.0)  # of the first draws
 MAX_DRAWS = 100_000  # of each arm
 SECONDS = 0.05
 _INSTANCES = 1_000  # of a prior
+_CONTEXTS = 4  # drawn
 _PATIENCE = 10
 _SLOW_DRAW = 1e-3  # seconds
 
@@ -54,6 +58,9 @@ def check_means(
     The seed has nothing to do with an experiment's: the answer does not depend on it. A slow draw function is called
     less often, and not checked if 2,000 draws of each arm would take ten times as long as `seconds`.
     """
+    if environment.context is not None:
+        _check_expectations(environment, arms, horizon, draws, seconds, seed)
+        return
     rows = range(_INSTANCES if environment.is_prior else 1)
     parameters = prepared_parameters(environment, seed, rows, arms)
     periods = sorted({1, (1 + horizon) // 2, horizon}) if environment.is_moving else [1]
@@ -69,6 +76,61 @@ def check_means(
             if _differs(deviations[arm], false_alarm, binary=environment.binary):
                 when = f" in period {period:,}" if environment.is_moving else ""
                 raise Invalid(_message(environment, arm, when, means[:, arm], deviations[arm]))
+
+
+def _check_expectations(
+    environment: Environment, arms: int, horizon: int, draws: int, seconds: float, seed: int
+) -> None:
+    """Raise `Invalid` if a stated mean in a drawn context differs from the mean of draws in this context."""
+    context = environment.context
+    if context is None or isinstance(context, States):  # a state depends on the policy
+        return
+    shape = context.shape(arms)
+    user = np.zeros(math.prod(shape) + environment.hidden)
+    user = user if environment.hidden else user.reshape(shape)
+    rows = range(_CONTEXTS if environment.is_prior else 1)
+    parameters = prepared_parameters(environment, seed, rows, arms)
+    periods = sorted({1, (1 + horizon) // 2, horizon}) if environment.is_moving else [1]
+    pairs = list(product(periods, range(_CONTEXTS), range(arms)))
+    size = max(2 * FIRST_DRAWS, draws // (_CONTEXTS * len(periods)))
+    _draw_in_context(parameters, 0, 0, np.uint64(seed), user, 0, np.empty(1))  # compiles
+    end = time.thread_time() + _PATIENCE * seconds
+    # Contexts before arms, so that a slow function is checked for each arm first.
+    for period, number, arm in sorted(pairs, key=lambda pair: pair[1]):
+        if time.thread_time() > end and number > 0:
+            return
+        current, rewards = law_at(parameters, period, NO_CONTEXT), np.empty(size)
+        row = number % len(rows)
+        stated = _draw_in_context(current, row, number, np.uint64(seed), user, arm, rewards)
+        if math.isnan(stated):  # it states no means
+            return
+        if _differs(rewards - stated, FALSE_ALARM / len(pairs), binary=environment.binary):
+            numbers = shown(user.ravel()[: math.prod(shape)].tolist())
+            when = f" in period {period:,}" if environment.is_moving else ""
+            raise Invalid(
+                f"environment {type(environment).__name__} states the mean {stated:.6g} for arm {arm} in the context "
+                f"{numbers}{when}, and {size:,} draws have the mean {rewards.mean():.6g}; let the function of "
+                "sameluck.expects return the mean of what the draw function returns, or correct one of them"
+            )
+
+
+@compiled
+def _draw_in_context(
+    parameters: Parameters,
+    row: int,
+    number: int,
+    seed: Bits,
+    user: Floats,
+    arm: int,
+    rewards: Floats,
+) -> float:
+    """Draw a user and the user's rewards of an arm; return the arm's stated mean."""
+    write_context(parameters, row, number + 1, stream(seed, AUDIT, 2, 0), user)
+    key = subkey(stream(seed, AUDIT, 1, number), arm)
+    for index in range(rewards.size):
+        bits = word(key, np.uint64(index))
+        rewards[index] = draw_in_context(parameters, row, user, arm, bits)
+    return float(expected(parameters, row, user, arm))
 
 
 def _drawn_deviations(

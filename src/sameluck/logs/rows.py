@@ -41,7 +41,7 @@ class Log(NamedTuple):
     digest: str = ""  # first 16 characters of a file's SHA-256 hash
 
 
-def read_log(
+def read_log(  # noqa: PLR0913 all but three are optional
     source: object,
     *,
     arm: str,
@@ -51,6 +51,7 @@ def read_log(
     arm_names: Sequence[str] | None = None,
     low: float | None = None,
     high: float | None = None,
+    group: str = "replication",
 ) -> Log:
     """Read a log of one policy.
 
@@ -77,14 +78,15 @@ def read_log(
         arm_names: All arms, in their order; by default the arms in the log.
         low: The lowest possible reward.
         high: The highest possible reward.
+        group: What messages call a replication.
     """
     length = None
     if isinstance(replication, int) and not isinstance(replication, bool) and replication > 0:
         length, replication = replication, None
     columns = LogColumns(arm, reward, replication, time)  # type: ignore[arg-type]  # checked next
-    names = _checked(columns, arm_names)
+    names = _checked(columns, arm_names, group)
     open_source = open_log(source, columns)
-    reader = _Reader(columns, names, low, high, open_source.unit)
+    reader = _Reader(columns, names, low, high, open_source.unit, group)
     for row, values in open_source.rows:
         reader.add(row, values)
     log = reader.log(open_source.name)._replace(digest=file_digest(source))
@@ -124,12 +126,13 @@ def _listed(log: Log) -> str:
     return "; ".join([*texts, f"and {left:,} more"] if left > 0 else texts)
 
 
-def _checked(columns: LogColumns, arm_names: Sequence[str] | None) -> dict[str, int]:
+def _checked(columns: LogColumns, arm_names: Sequence[str] | None, group: str) -> dict[str, int]:
     """Return the arm names with their indices, or raise `Invalid` if an argument is invalid."""
     for role, name in columns._asdict().items():
         is_optional = role in {"replication", "time"}
         if not isinstance(name, str) and not (name is None and is_optional):
-            raise Invalid(f"{role} must be the name of a column, got {shown(name)}")
+            called = group if role == "replication" else role
+            raise Invalid(f"{called} must be the name of a column, got {shown(name)}")
     used = columns.names
     if len(set(used)) != len(used):
         raise Invalid(f"each column can have one role only, got {', '.join(used)}")
@@ -156,7 +159,9 @@ class _Reader:
         low: float | None,
         high: float | None,
         unit: str,
+        group: str,
     ) -> None:
+        self._group = group
         self._has_fixed_arms = bool(names)
         self._unit = unit
         self._arms = dict(names)
@@ -189,7 +194,7 @@ class _Reader:
             raise BadRow(f"reward {reward:g} is below the lowest, {self._low:g}")
         if reward > self._high:
             raise BadRow(f"reward {reward:g} is above the highest, {self._high:g}")
-        replication = parse_name("replication", values[2]) if self._has_replication else ""
+        replication = parse_name(self._group, values[2]) if self._has_replication else ""
         if self._has_time:
             self._time.append(self._checked_time(row, values[-1]))
         # A row with a problem defines no arm or replication, so all is checked before the first name is added.
@@ -252,12 +257,12 @@ class _Reader:
     def _arm_names(self) -> tuple[tuple[str, ...], Ints]:
         """Return the arms in their order, and the index of each arm by order of appearance."""
         names = list(self._arms)
-        ordered = names if self._has_fixed_arms else sorted(names, key=_natural)
+        ordered = names if self._has_fixed_arms else sorted(names, key=natural_order)
         index = {name: position for position, name in enumerate(ordered)}
         return tuple(ordered), np.array([index[name] for name in names], np.int64)
 
 
-def _natural(name: str) -> tuple[list[tuple[int, str]], str]:
+def natural_order(name: str) -> tuple[list[tuple[int, str]], str]:
     """Return a sort key with a2 before a10: digits by size, everything else as text."""
     runs = re.findall(r"[0-9]+|[^0-9]+", name)
     return [(int(run), "") if run[0] in "0123456789" else (-1, run) for run in runs], name

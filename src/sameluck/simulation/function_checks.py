@@ -21,7 +21,12 @@ from sameluck.compilation.function_errors import Misuse
 from sameluck.compilation.function_syntax import check_calls, check_syntax
 from sameluck.compilation.functions import Function, changed_constants, constants_of, is_builtin
 from sameluck.compilation.interruption import within
-from sameluck.environments.base import Environment, draw_function_of, prepared_parameters
+from sameluck.environments.base import (
+    Environment,
+    draw_function_of,
+    prepared_parameters,
+    user_functions_of,
+)
 from sameluck.environments.stated_means import check_means
 from sameluck.errors import Invalid
 from sameluck.experiment import Experiment
@@ -38,6 +43,7 @@ from sameluck.simulation.contexts.runner import runner_of
 from sameluck.simulation.loop import Results
 from sameluck.simulation.plain_runner import Deadline, PlainRunner, Stop
 from sameluck.simulation.policy_runner import PolicyRunner
+from sameluck.simulation.refusals import environment_label
 from sameluck.trajectories import Trajectory, empty_trajectory
 
 SECONDS, SECONDS_AGAIN = 0.24, 0.03
@@ -49,10 +55,11 @@ RULE = (
     "tally.memory"
 )
 _IMPURE = ("random", "numpy.random", "secrets", "uuid", "time", "datetime")
-_RANDOMNESS = {  # by the fourth argument of a function
+_RANDOMNESS = {  # by an argument of a function
     "noise": "take random numbers from noise, as in uniform(at(noise, period, 0))",
     "bits": "take random numbers from bits, as in uniform(bits)",
     "probabilities": "probabilities are a function of the tally",
+    "context": "an expected reward is a function of the context",
 }
 
 
@@ -62,18 +69,18 @@ class UserFunction(NamedTuple):
     function: Function
     parameters: str
     arms: int
-    horizon: int  # 0 for a draw function, which does not depend on it
+    horizon: int  # 0 for an environment's function, which does not depend on it
     states_probabilities: bool = False
 
     @property
-    def is_draw_function(self) -> bool:
+    def is_of_environment(self) -> bool:
         return self.horizon == 0
 
 
 def user_functions(
     experiment: Experiment, environment: Environment, policy: Policy, *, detail: bool
 ) -> Iterator[UserFunction]:
-    """Yield a user's select and draw functions, with `detail` also the functions that state probabilities."""
+    """Yield the functions of a user's policy and environment; those that state probabilities with `detail`."""
     arms, horizon = experiment.n_arms, experiment.horizon
     if not is_builtin(type(policy)) or isinstance(policy, Batched):
         prepared = as_compiled(prepare(policy, arms, horizon, experiment.context))
@@ -84,8 +91,7 @@ def user_functions(
                 yield UserFunction(stated, repr(policy), arms, horizon, states_probabilities=True)
     if not is_builtin(type(environment)):
         parameters = prepared_parameters(environment, experiment.seed, range(1), arms)
-        function = draw_function_of(parameters)
-        if not is_builtin(function):
+        for function in user_functions_of(parameters):
             yield UserFunction(function, repr(environment), arms, 0)
 
 
@@ -96,7 +102,8 @@ def check_source(function: Function) -> None:
 
     A function that Numba has compiled before keeps its constants: a changed constant of such a helper is refused too.
     """
-    source = function.__code__.co_varnames[3]
+    arguments = function.__code__.co_varnames[: function.__code__.co_argcount]
+    source = next(name for name in _RANDOMNESS if name in arguments)
     check_syntax(function)
     for used in _called_by(function):
         prefix = "it" if used is function else f"it calls {used.__name__}, which"
@@ -160,7 +167,7 @@ class Probe(NamedTuple):
             _check_equal_results(self.runner, plain, compiled, COMPILED)
         if any(function.states_probabilities for function in self.functions):
             self._compare_probabilities()
-        if any(function.is_draw_function for function in self.functions):
+        if any(function.is_of_environment for function in self.functions):
             experiment = self.runner.experiment
             check_means(self.runner.environment, experiment.n_arms, experiment.horizon)
         _checked.update(self.functions)
@@ -260,6 +267,11 @@ def _check_equal_results(runner: PolicyRunner, first: Results, second: Results, 
     periods = min(first.checkpoints.size, second.checkpoints.size)
     arms = [_arms(results, periods) for results in (first, second)]
     check_equal(runner, arms, [results.rewards[0, :periods] for results in (first, second)], when)
+    if runner.experiment.context is not None:
+        regret = [results.regret[0, :periods] for results in (first, second)]  # type: ignore[attr-defined]
+        if not np.allclose(*regret, rtol=1e-9, atol=1e-9, equal_nan=True):
+            label = environment_label(runner.environment)
+            raise Invalid(f"{label} states different expected rewards {when}: {RULE}")
 
 
 def check_equal(runner: PolicyRunner, arms: list[Ints], rewards: list[Floats], when: str) -> None:

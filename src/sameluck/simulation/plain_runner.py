@@ -21,8 +21,24 @@ from sameluck.arrays import Floats, Ints
 from sameluck.compilation.function_errors import Misuse
 from sameluck.compilation.function_syntax import may_be_endless
 from sameluck.compilation.functions import Function, is_builtin
-from sameluck.environments.base import draw, draw_function_of, draws
+from sameluck.context import Context
+from sameluck.environments.base import (
+    CONTEXT_FUNCTIONS,
+    EXPECTED_FUNCTIONS,
+    are_finite_and_within,
+    draw,
+    draw_function_of,
+    draws,
+    user_functions_of,
+)
 from sameluck.environments.checks import MAX_REWARD
+from sameluck.environments.contextual.base import (
+    contexts,
+    draw_in_context,
+    expected,
+    expects,
+    write_context,
+)
 from sameluck.errors import Invalid
 from sameluck.policies.base import (
     Policy,
@@ -124,7 +140,7 @@ class PlainRunner:
         guarded = self._guarded_parameters(parameters)
         recording = runner.recording(trajectory, checkpoints)
         try:
-            functions = select_function_of(runner.policy), draw_function_of(parameters)
+            functions = select_function_of(runner.policy), *user_functions_of(parameters)
             with runner.refusals.explaining(parameters), self.deadline.checked_in(*functions):
                 period = runner.run_plainly(
                     policy, guarded, noise, arrays, replication, results, recording
@@ -153,11 +169,26 @@ class PlainRunner:
         with (
             suppress(OutOfTime),
             explaining,
-            self.deadline.checked_in(draw_function_of(parameters)),
+            self.deadline.checked_in(*user_functions_of(parameters)),
         ):
             for row in (0, rows - 1):
+                if experiment.context is not None:
+                    self._check_user(guarded, row, key)
+                    continue
                 for arm in range(experiment.n_arms):
                     draw(guarded, row, arm, word(key, arm))
+
+    def _check_user(self, guarded: Parameters, row: int, key: Key) -> None:
+        context, environment = self.runner.experiment.context, self.runner.environment
+        assert context is not None
+        arms = self.runner.experiment.n_arms
+        shape = context.shape(arms)
+        user = np.zeros(math.prod(shape) + environment.hidden)
+        user = user if environment.hidden else user.reshape(shape)
+        write_context(guarded, row, 1, key, user)
+        for arm in range(arms):
+            draw_in_context(guarded, row, user, arm, word(key, arm))
+            expected(guarded, row, user, arm)
 
     def exploration_excess(self, checkpoints: Ints, trajectory: Trajectory) -> Floats:
         """Return `PolicyRunner.exploration_excess`, up to the last checkpoint before the deadline."""
@@ -179,7 +210,10 @@ class PlainRunner:
         return sums
 
     def _guarded_parameters(self, parameters: Parameters) -> Parameters:
-        return guarded_parameters(parameters, self.deadline, binary=self.runner.environment.binary)
+        context = self.runner.experiment.context
+        return guarded_parameters(
+            parameters, self.deadline, binary=self.runner.environment.binary, context=context
+        )
 
 
 class GuardedArray(np.ndarray[Any, Any]):
@@ -207,8 +241,8 @@ class GuardedArray(np.ndarray[Any, Any]):
 
     def __setitem__(self, index: Index, value: Any) -> None:
         if not self.flags.writeable:
-            in_parameters = self.label.startswith("parameters")
-            remedy = "" if in_parameters else ": only tally.memory may be written to"
+            of_environment = self.label.startswith(("parameters", "context"))
+            remedy = "" if of_environment else ": only tally.memory may be written to"
             raise Misuse(f"it writes to {self.label}, which it must not change{remedy}")
         self._check("writes", index)
         super().__setitem__(index, value)
@@ -291,19 +325,84 @@ class GuardedParameters(NamedTuple):
     binary: bool
 
 
-def guarded_parameters(parameters: Parameters, deadline: Deadline, *, binary: bool) -> Parameters:
-    """Return the parameters of a user's environment as `GuardedParameters`, sameluck's unchanged."""
-    if is_builtin(draw_function_of(parameters)):
+def guarded_parameters(
+    parameters: Parameters, deadline: Deadline, *, binary: bool, context: Context | None = None
+) -> Parameters:
+    """Return the parameters of a user's environment with guards, sameluck's unchanged."""
+    if not user_functions_of(parameters):
         return parameters
-    return GuardedParameters(_guarded(parameters, "parameters", deadline), deadline, binary)
+    inner = _guarded(parameters, "parameters", deadline)
+    if context is None:
+        return GuardedParameters(inner, deadline, binary)
+    levels = 0 if context.indexed_by_period else context.number
+    return GuardedWorld(inner, deadline, binary, levels)
 
 
 @draws(GuardedParameters)
 def _draw_guarded(parameters: GuardedParameters, row: int, arm: int, bits: Bits) -> float:
-    function = draw_function_of(parameters.inner)
     parameters.deadline.check()
     with np.errstate(divide="raise", invalid="raise"):
         reward = draw(parameters.inner, row, arm, OnceBits.of(bits))
+    return _checked_reward(parameters, reward)
+
+
+class GuardedWorld(NamedTuple):
+    """Parameters of a user's environment with contexts, whose functions are checked at every call."""
+
+    inner: Parameters
+    deadline: Deadline
+    binary: bool
+    levels: int  # 0 with features
+
+
+@contexts(GuardedWorld)
+def _write_guarded(
+    parameters: GuardedWorld, row: int, period: int, noise: Key | OnceKey, context: Floats
+) -> None:
+    parameters.deadline.check()
+    context.fill(np.nan)  # so that an entry that is not written is noticed
+    written = _guarded(context, "context", parameters.deadline, writable=True)
+    with np.errstate(divide="raise", invalid="raise"):
+        write_context(parameters.inner, row, period, noise, written)
+    function = CONTEXT_FUNCTIONS[type(parameters.inner)]
+    for index, number in np.ndenumerate(context):
+        if not np.isfinite(number):
+            entry = ", ".join(map(str, index))
+            reason = f"it leaves context[{entry}] {number}: write a finite number into each entry"
+            raise Misuse(reason, function)
+    if not are_finite_and_within(parameters, context, parameters.levels):
+        last = parameters.levels - 1
+        reason = f"it writes the level {context[0]:g}, which does not exist: levels are 0 to {last}"
+        raise Misuse(reason, function)
+
+
+@draws(GuardedWorld)
+def _draw_in_world(
+    parameters: GuardedWorld, row: int, context: Floats, arm: int, bits: Bits
+) -> float:
+    parameters.deadline.check()
+    read = _guarded(context, "context", parameters.deadline)
+    with np.errstate(divide="raise", invalid="raise"):
+        reward = draw_in_context(parameters.inner, row, read, arm, OnceBits.of(bits))
+    return _checked_reward(parameters, reward)
+
+
+@expects(GuardedWorld)
+def _expect_in_world(parameters: GuardedWorld, row: int, context: Floats, arm: int) -> float:
+    if type(parameters.inner) not in EXPECTED_FUNCTIONS:
+        return np.nan
+    parameters.deadline.check()
+    read = _guarded(context, "context", parameters.deadline)
+    with np.errstate(divide="raise", invalid="raise"):
+        mean = expected(parameters.inner, row, read, arm)
+    if not isinstance(mean, int | float | np.number) or not abs(mean) <= MAX_REWARD:
+        reason = f"what it returns, {mean!r}, is not a finite number: return the arm's mean reward"
+        raise Misuse(reason, EXPECTED_FUNCTIONS[type(parameters.inner)])
+    return float(mean)
+
+
+def _checked_reward(parameters: GuardedParameters | GuardedWorld, reward: object) -> float:
+    function = draw_function_of(parameters.inner)
     if isinstance(reward, bool | np.bool_):
         reason = f"what it returns, {reward!r}, is not a number, but True or False: write 1.0 if ... else 0.0"
         raise Misuse(reason, function)

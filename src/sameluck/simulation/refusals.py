@@ -11,7 +11,14 @@ from sameluck.arrays import Floats
 from sameluck.compilation.function_errors import Misuse, blames, locate_error
 from sameluck.compilation.function_syntax import check_syntax
 from sameluck.compilation.functions import Function, is_builtin
-from sameluck.environments.base import Environment, draw_function_of, is_all_builtin
+from sameluck.environments.base import (
+    CONTEXT_FUNCTIONS,
+    EXPECTED_FUNCTIONS,
+    Environment,
+    draw_function_of,
+    is_all_builtin,
+    user_functions_of,
+)
 from sameluck.errors import AddressReused, Invalid
 from sameluck.experiment import Experiment
 from sameluck.policies.base import (
@@ -26,6 +33,8 @@ from sameluck.trajectories import Trajectory
 _SELECT_RULE = "a select function returns an arm's index, keeps numbers in tally.memory"
 _PROBABILITIES_RULE = "a probabilities function fills `probabilities`"
 _DRAW_RULE = "a draw function returns a number"
+_CONTEXTS_RULE = "a contexts function fills `context`"
+_EXPECTS_RULE = "an expects function returns a number"
 # Errors whose reason needs no rule beside it.
 _COMPLETE = (Misuse, NameError, AttributeError, ZeroDivisionError, FloatingPointError)
 
@@ -66,10 +75,10 @@ class Refusals:
             raise AddressReused(f"{error} ({where})") from None
         except Exception as error:
             function: Function = select_function_of(self.policy)
-            draw_function = draw_function_of(parameters)
-            builtin = is_builtin(function)
-            if not is_builtin(draw_function) and (builtin or blames(draw_function, error)):
-                function = draw_function
+            builtin, others = is_builtin(function), user_functions_of(parameters)
+            blamed = [other for other in others if blames(other, error)]
+            if blamed or (builtin and others):
+                function = (blamed or others)[0]
             elif builtin:
                 raise
             raise Invalid(self.message(function, error)) from error
@@ -125,7 +134,12 @@ def environment_label(environment: Environment) -> str:
 
 
 def draw_message(environment: Environment, function: Function, error: Exception) -> str:
-    return _message(environment_label(environment), _DRAW_RULE, function, error)
+    rule = _DRAW_RULE
+    if function in CONTEXT_FUNCTIONS.values():
+        rule = _CONTEXTS_RULE
+    elif function in EXPECTED_FUNCTIONS.values():
+        rule = _EXPECTS_RULE
+    return _message(environment_label(environment), rule, function, error)
 
 
 def check_rewards(environment: Environment, rewards: Floats) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from itertools import chain, groupby
 from typing import Any, NamedTuple
@@ -23,10 +24,12 @@ from sameluck.environments.base import (
 from sameluck.environments.by_family import CompiledByFamily
 from sameluck.environments.checks import SUM_TOLERANCE, check_row
 from sameluck.environments.contextual.base import ContextualEnvironment, contexts, expects, gaps
+from sameluck.environments.empirical import Empirical
 from sameluck.errors import Invalid, shown
+from sameluck.logs.rows import natural_order, read_log, refuse_problems, rewards_by_arm
 from sameluck.randomness.samplers import uniform
 from sameluck.randomness.streams import Bits, Key, at
-from sameluck.validation import is_listed
+from sameluck.validation import is_listed, require_flag
 
 _PARTS = 4  # of [0, 1) for each level
 _MAX_GROUPS = 10  # of levels with different distributions: each combination is compiled
@@ -56,6 +59,59 @@ class ByLevel(_ByLevelFields, ContextualEnvironment):
 
     def __init__(self, *_values: object, **_named: object) -> None:
         self.check(self._checked_arms() or 2)
+
+    @classmethod
+    def from_log(
+        cls,
+        source: object,
+        *,
+        level: str,
+        arm: str,
+        reward: str,
+        arm_names: Sequence[str] | None = None,
+        skip_bad: bool = False,
+    ) -> ByLevel:
+        """Return the environment of the rewards in a log: each level has its share of rows and its observed rewards.
+
+        In each level the arms must have been assigned at random. An experiment takes the names of arms and levels
+        from it.
+
+        Args:
+            source: A path ending in .csv, .tsv, .jsonl, .ndjson or .parquet, a DataFrame of pandas or polars, or
+                records.
+            level: The column of levels, such as segments; sorted by name, a2 before a10.
+            arm: The column of arms.
+            reward: The column of rewards.
+            arm_names: All arms, in their order; by default the arms in the log, sorted by name.
+            skip_bad: Leave out rows that cannot be used; otherwise `Invalid` names them.
+        """
+        require_flag("skip_bad", skip_bad)
+        if not isinstance(level, str):
+            raise Invalid(f"level must be the name of a column, got {shown(level)}")
+        log = read_log(
+            source, arm=arm, reward=reward, replication=level, arm_names=arm_names, group="level"
+        )
+        if not skip_bad:
+            refuse_problems(log)
+        source_name = os.path.basename(log.name) if log.digest else ""
+        names = sorted(log.replications, key=natural_order)
+        environments, counts = [], []
+        for name in names:
+            rows = log.replication == log.replications.index(name)
+            rewards = rewards_by_arm(log._replace(arm=log.arm[rows], reward=log.reward[rows]))
+            for index, values in enumerate(rewards):
+                if not values:
+                    raise Invalid(
+                        f"{log.name}: level {name!r} has no reward of arm {log.arms[index]!r}; merge levels that "
+                        "have few users, or leave the level or the arm out"
+                    )
+            environments.append(
+                Empirical(rewards, log.arms, source_name, log.digest, len(log.problems))
+            )
+            counts.append(int(rows.sum()))
+        return cls(
+            tuple(environments), tuple((np.array(counts) / sum(counts)).tolist()), tuple(names)
+        )
 
     @property
     def _by_level(self) -> Sequence[Environment]:
@@ -200,7 +256,10 @@ def _merged(group: Sequence[Environment], arms: int) -> Environment | None:
     # Levels may share a parameter, or each arm has its own. A wrong guess is noticed by the means and deviations.
     for shares in (True, False):
         values = {}
-        for name in fields:
+        names = (
+            fields if group[0].arm_names == () else [name for name in fields if name != "arm_names"]
+        )
+        for name in names:
             by_level = [getattr(level, name) for level in group]
             if shares and name != first and all(value == by_level[0] for value in by_level):
                 values[name] = by_level[0]

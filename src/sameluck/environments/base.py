@@ -109,6 +109,9 @@ class Environment:
 
     def check(self, arms: int) -> None:
         """Raise `Invalid` for parameters that are invalid for this number of arms."""
+        if self.context is not None:
+            _check_fields(self, arms)
+            return
         means = self.means.tolist() if isinstance(self.means, np.ndarray) else self.means
         check_list(f"{type(self).__name__}.means", means, arms, **REWARD_LIMITS)
 
@@ -124,6 +127,19 @@ class Environment:
     def instance_means(self, seed: int, replications: range, arms: int) -> Floats:
         """Return the true mean of each arm in each replication (replication, arm)."""
         return np.tile(np.asarray(self.means, float), (len(replications), 1))
+
+
+def _check_fields(environment: Environment, arms: int) -> None:
+    """Raise `Invalid` unless an environment with contexts has these arms, and finite numbers in its lists."""
+    name, fields = type(environment).__name__, environment._asdict()  # type: ignore[attr-defined]
+    if environment.arms not in (None, arms):
+        raise Invalid(
+            f"{name} has {environment.arms} arms, but there are {arms}; give arms={environment.arms}"
+        )
+    for field, value in fields.items():
+        array = _as_array(f"{name}.{field}", value)
+        if isinstance(array, float | np.ndarray) and not np.isfinite(array).all():
+            raise Invalid(f"{name}.{field} must be finite numbers, got {shown(value)}")
 
 
 def _as_array(name: str, value: object) -> object:
@@ -182,7 +198,11 @@ def draws(environment_class: type) -> Callable[[DrawFunction], DrawFunction]:
 
 def _has_context(environment_class: type, function: DrawFunction) -> bool:
     # Compiled parameters of sameluck's environments do not state their context.
-    takes_context = is_builtin(function) and "context" in inspect.signature(function).parameters
+    takes_context = (
+        inspect.isfunction(function)
+        and is_builtin(function)
+        and "context" in inspect.signature(function).parameters
+    )
     return takes_context or getattr(environment_class, "context", None) not in (
         None,
         Environment.context,
@@ -194,6 +214,10 @@ def complete(environment_class: type) -> None:
     if not hasattr(environment_class, "means") and not hasattr(environment_class, "context"):
         raise Invalid(
             f"{environment_class.__name__} has no means; give it a field `means`, one mean per arm"
+        )
+    if hasattr(environment_class, "context") and not hasattr(environment_class, "arms"):
+        raise Invalid(
+            f"{environment_class.__name__} has no arms; give it a field or a property `arms`, how many arms"
         )
     if hasattr(environment_class, "laws") and not hasattr(environment_class, "compiled_parameters"):
         raise Invalid(

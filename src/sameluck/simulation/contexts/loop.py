@@ -148,8 +148,10 @@ def run_one(
             position = period - 1 if results.indexed_by_period else observations.reads[cell]
             bits = word(Key(arrays.first[cell], arrays.second[cell]), np.uint64(position))
             reward = float(draw_in_context(current, row, contexts.user, arm, bits))
-            observe(observations, cell, arm, reward)
             gap = gap_in_context(current, row, contexts.user, arm, arms)
+            observe(
+                observations, cell, arm, reward
+            )  # after all functions of users: a period is whole
             earned += reward
             regret += gap
             best += gap <= 0.0

@@ -292,10 +292,10 @@ def draw_function_of(parameters: text_forms.Parameters) -> DrawFunction:
     return DRAW_FUNCTIONS[type(parameters)]
 
 
-def user_functions_of(parameters: text_forms.Parameters) -> list[Callable[..., Any]]:
+def user_functions_of(parameters: text_forms.Parameters) -> list[Callable[..., object]]:
     """Return the functions of a user's environment: for draws, contexts and expected rewards."""
     registries = (DRAW_FUNCTIONS, CONTEXT_FUNCTIONS, EXPECTED_FUNCTIONS)
-    functions = [registry.get(type(parameters)) for registry in registries]  # type: ignore[attr-defined]
+    functions = [registry.get(type(parameters)) for registry in registries]
     return [function for function in functions if function and not is_builtin(function)]
 
 
@@ -347,7 +347,7 @@ def prepared_parameters(
     return compiled(*map(_read_only, parameters))
 
 
-def are_finite_and_within(parameters: Any, context: Floats, levels: int) -> bool:
+def are_finite_and_within(parameters: text_forms.Parameters, context: Floats, levels: int) -> bool:
     """Return whether all numbers of a context are finite and the first, where there are levels, is a level."""
     total = 0.0
     for index in range(context.size):

@@ -116,6 +116,8 @@ def measured(runs: Runs, metric: Metric) -> Runs:
                 f'got {runs.replications:,}; run more, or use "quantile(0.1)"'
             )
         return replace(runs, rewards=worst_values(runs.rewards))
+    if runs.capabilities.has_contexts:
+        return replace(runs, rewards=_in_contexts(runs, metric))
     if runs.environment is not None and not runs.capabilities.is_stationary:
         if metric.name != "realised_regret":
             raise Invalid(
@@ -124,8 +126,6 @@ def measured(runs: Runs, metric: Metric) -> Runs:
             )
         best = summed_over_periods(runs.environment, runs.checkpoints, partial(np.max, axis=1))
         return replace(runs, rewards=best - runs.rewards)
-    if runs.capabilities.has_contexts:
-        return replace(runs, rewards=_in_contexts(runs, metric))
     means = known_means(runs)
     if means is None:
         raise Invalid(

@@ -268,8 +268,8 @@ def _check_equal_results(runner: PolicyRunner, first: Results, second: Results, 
     arms = [_arms(results, periods) for results in (first, second)]
     check_equal(runner, arms, [results.rewards[0, :periods] for results in (first, second)], when)
     if runner.experiment.context is not None:
-        regret = [results.regret[0, :periods] for results in (first, second)]  # type: ignore[attr-defined]
-        if not np.allclose(*regret, rtol=1e-9, atol=1e-9, equal_nan=True):
+        regret, other = (results.regret[0, :periods] for results in (first, second))  # type: ignore[attr-defined]
+        if not np.allclose(regret, other, rtol=1e-9, atol=1e-9, equal_nan=True):
             label = environment_label(runner.environment)
             raise Invalid(f"{label} states different expected rewards {when}: {RULE}")
 

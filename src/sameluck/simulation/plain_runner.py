@@ -401,7 +401,7 @@ def _expect_in_world(parameters: GuardedWorld, row: int, context: Floats, arm: i
     return float(mean)
 
 
-def _checked_reward(parameters: GuardedParameters | GuardedWorld, reward: object) -> float:
+def _checked_reward(parameters: GuardedParameters | GuardedWorld, reward: float) -> float:
     function = draw_function_of(parameters.inner)
     if isinstance(reward, bool | np.bool_):
         reason = f"what it returns, {reward!r}, is not a number, but True or False: write 1.0 if ... else 0.0"

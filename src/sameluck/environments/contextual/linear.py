@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -102,9 +102,8 @@ def _check_slots(name: str, context: Features, arms: int) -> None:
 
 
 # In place of the field, which is None where the weights say how many arms there are.
-def _number_of_arms(environment: Any) -> int | None:
-    shares = environment.shares_weights
-    return environment._asdict()["arms"] if shares else len(environment.weights)
+def _number_of_arms(environment: _Weighted) -> int | None:
+    return environment._arms_field if environment.shares_weights else len(environment.weights)
 
 
 class _LinearFields(NamedTuple):
@@ -212,7 +211,7 @@ class _WeightsPrior(ContextualEnvironment):
     ) -> _ArmWeights | _SharedWeights:
         return compiled_weights(self.instance_weights(seed, replications, arms))
 
-    def _instance(self, seed: int, replication: int, arms: int) -> tuple[Any, int | None]:
+    def _instance(self, seed: int, replication: int, arms: int) -> tuple[Weights, int | None]:
         (weights,) = self.instance_weights(seed, range(replication, replication + 1), arms)
         return weights.tolist(), arms if self.shared else None
 
@@ -343,7 +342,9 @@ def _sum_of_shared(weights: _SharedWeights, row: int, context: Floats, arm: int)
     return dot(weights.values[row], context[arm])
 
 
-def _weighted_sum(weights: Any, row: int, context: Floats, arm: int) -> float:
+def _weighted_sum(
+    weights: _ArmWeights | _SharedWeights, row: int, context: Floats, arm: int
+) -> float:
     """Return the sum of an arm's features times their weights."""
     raise NotImplementedError
 

@@ -32,7 +32,13 @@ from sameluck.environments.contextual.base import (
     expects,
     write_context,
 )
-from sameluck.environments.contextual.linear import Linear, compiled_weights, weighted_sum
+from sameluck.environments.contextual.linear import (
+    Linear,
+    _ArmWeights,
+    _SharedWeights,
+    compiled_weights,
+    weighted_sum,
+)
 from sameluck.randomness.samplers import normal, uniform
 from sameluck.randomness.streams import Bits, Key, again, at, within
 from sameluck.text_forms import Parameters
@@ -58,7 +64,7 @@ class DriftingWithContexts(NamedTuple):
 class DriftingLinear(NamedTuple):
     """Weights and standard deviations of drifting linear rewards, a row per phase, and the time."""
 
-    weights: Parameters
+    weights: _ArmWeights | _SharedWeights
     sd: Floats  # (phase, arm)
     over: float
     time: int

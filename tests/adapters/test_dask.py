@@ -13,6 +13,7 @@ import pytest
 import sameluck as sl
 from sameluck import cli
 from sameluck.adapters import dask
+from sameluck.runs import CONTEXTUAL
 
 EXPERIMENT = sl.Experiment(
     policies={"ucb": sl.UCB1(), "thompson": sl.ThompsonBernoulli()},
@@ -148,6 +149,20 @@ def test_a_worker_that_is_killed_in_the_middle_changes_no_bit(cluster):
 
     assert killed
     assert equal(runs, expected)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_users_with_levels_have_the_same_bits_on_a_cluster(cluster):
+    levels = sl.ByLevel([sl.Bernoulli([0.6, 0.5]), sl.Bernoulli([0.3, 0.45])])
+    policies = {"tree": sl.PerLevel(sl.UCB1()), "uniform": sl.Uniform()}
+    experiment = sl.Experiment(policies=policies, horizon=50, replications=20, seed=3)
+
+    here = sl.simulate(experiment, levels)
+    there = sl.simulate(experiment, levels, map=dask.on(cluster))
+
+    for name in ("rewards", "interactions", *CONTEXTUAL):
+        assert getattr(there, name).tobytes() == getattr(here, name).tobytes()
 
 
 @pytest.mark.slow

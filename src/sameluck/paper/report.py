@@ -34,8 +34,10 @@ DIRECTIONS = Section(
     "Directions that the paper names",
     "For contextual bandits, the paper asks whether rewards can be replayed between similar contexts, by clusters or "
     "kernels, and at what bias, because equal contexts are rare. For reinforcement learning, it asks whether a "
-    "coupling like replay improves the estimate at all. Both questions are open, and sameluck offers neither: it "
-    "replays a reward only for the same arm of a bandit without contexts, where replay is exact.",
+    "coupling like replay improves the estimate at all. The paper leaves both open. "
+    "sameluck does not replay between different contexts. It replays the k-th reward of a level and arm, the reward "
+    "of the same user, or the k-th outcome of a state and action. There replay is exact; docs/contexts.md has the "
+    "proof and measures the gain.",
 )
 
 

@@ -2,12 +2,14 @@
 
 import math
 
+import numba
 import numpy as np
 import pytest
 from scipy.optimize import minimize
 
 import sameluck as sl
 from budget import SEED
+from sameluck.compilation.decorators import load_compiler
 from sameluck.policies.base import Tally, rule_of, select
 from sameluck.policies.epsilon_greedy import EXPLORES, WHICH_ARM
 from sameluck.randomness.samplers import normal, uniform
@@ -148,6 +150,34 @@ def test_machine_code_and_plain_python_play_the_same_arms(policy):
         sl.trace(experiment_of(policy, horizon=60), linear(features), guard=True)
 
 
+def play_clicks(rule, contexts, memory, arms, numbers):
+    """Play arms whose clicks are the sign of a feature; the loop compiles as it is."""
+    arm, reward = 0, 0.0
+    for period in range(1, contexts.shape[0] + 1):
+        context, last = contexts[period - 1], contexts[max(period - 2, 0)]
+        tally = Tally(arms[:4], numbers, numbers, memory, arm, reward, context, last, 0, 0, 0)
+        arm = select(rule, tally, period, NOISE)
+        reward = 1.0 if context[arm, arm] > 0.0 else 0.0
+        arms[period + 3] = arm
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("policy", [sl.LinTS(shared=True), sl.LogisticTS()], ids=str)
+def test_machine_code_and_plain_python_agree_on_features_by_arm(policy):
+    """Arms and every number in the memory are equal, to the bit."""
+    contexts = np.random.default_rng(SEED).normal(size=(60, 4, 9))
+    rule = rule_of(policy, 4, 60, sl.Features(9, per_arm=True))
+    load_compiler()
+    results = []
+    for play in (play_clicks, numba.njit(error_model="numpy", _nrt=False)(play_clicks)):
+        memory, arms = np.zeros(rule.memory(4)), np.zeros(64, np.int64)
+        play(rule, contexts, memory, arms, np.zeros(4))
+        results.append((memory, arms))
+    for plain, compiled in zip(*results, strict=True):
+        np.testing.assert_array_equal(plain, compiled)
+    assert len(set(arms[4:])) == 4
+
+
 @pytest.mark.parametrize("policy", ["LinUCB", "LinGreedy"])
 def test_mabwiser_plays_the_same_arms(policy):
     """MABWiser has a regression of each arm after its first call, which gets contexts of zeros here."""
@@ -206,8 +236,8 @@ def test_regressions_do_not_drift(features):
         experiment_of(sl.LinUCB(), horizon=horizon),
     )
     trajectory = sl.trace(experiment, environment, guard=False)["it"]
-    expected = literal_arms(sl.LinUCB(), trajectory, 3, noise_of(experiment), horizon - 20)
-    assert trajectory.arms[-20:].tolist() == expected
+    expected = literal_arms(sl.LinUCB(), trajectory, 3, noise_of(experiment), horizon - 5)
+    assert trajectory.arms[-5:].tolist() == expected
 
 
 def test_features_are_needed():
@@ -267,7 +297,7 @@ def literal_logistic_arms(policy, trajectory, arms):
 @pytest.mark.parametrize("features", [2, 9])
 def test_logistic_sampling_plays_the_arms_of_fresh_modes(policy, features):
     random = np.random.default_rng(features)
-    weights, contexts = random.normal(size=(4, features)), random.normal(size=(100, features))
+    weights, contexts = random.normal(size=(4, features)), random.normal(size=(60, features))
     trajectory = played(
         policy, contexts, lambda x, arm: random.random() < 1 / (1 + math.exp(-x @ weights[arm]))
     )

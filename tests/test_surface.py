@@ -181,6 +181,7 @@ def test_importing_sameluck_loads_nothing_heavy():
         ),
         ("pandas", "data", "sl.compare(runs).to_pandas()"),
         ("httpx", "client", "sl.Client"),
+        ("gymnasium", "gymnasium", "sl.adapters.gymnasium('FrozenLake-v1')"),
         (
             "distributed",
             "dask",

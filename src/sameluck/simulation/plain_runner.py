@@ -130,8 +130,8 @@ class PlainRunner:
         runner = self.runner
         seed, reward_owner, noise_owner = runner.stream_owners
         arrays, results = runner.empty_arrays(), runner.empty_results(1, checkpoints)
-        cells: Any = np.arange(runner.experiment.cells)  # all at once
-        keys = subkey(stream(seed, REWARD, replication, reward_owner), cells)
+        cells = np.arange(runner.experiment.cells)  # all at once
+        keys = subkey(stream(seed, REWARD, replication, reward_owner), cells)  # type: ignore[arg-type]
         arrays.first[:], arrays.second[:] = keys
         key = stream(seed, DECISION, replication, noise_owner)
         noise = OnceKey(key, runner.refusals.label, bits_once=not runner.is_builtin)

@@ -35,7 +35,7 @@ _MIN_TASK_SECONDS = 4e-3  # preparing a task takes about a tenth of a millisecon
 _MIN_OBJECT_TASK_SECONDS = 1e-3  # less, so that objects run on several processes sooner
 
 Runner: TypeAlias = PolicyRunner | ObjectRunner
-Values: TypeAlias = NDArray[Any]  # floats or whole numbers
+Values: TypeAlias = NDArray[np.generic]  # floats or whole numbers
 
 
 class Work(NamedTuple):

@@ -209,7 +209,7 @@ class ByLevel(_ByLevelFields, ContextualEnvironment):
     def instance(self, seed: int, replication: int, arms: int) -> ByLevel:
         """Return the levels of a replication, drawn from their priors."""
         (prior,) = self._groups(arms)  # priors of one class are merged
-        cells: Any = prior.instance(seed, replication, len(self.environments) * arms)  # type: ignore[attr-defined]
+        cells = prior.instance(seed, replication, len(self.environments) * arms)  # type: ignore[attr-defined]
         levels = [
             type(cells)(*(values[first : first + arms] for values in cells))
             for first in range(0, len(self.environments) * arms, arms)
@@ -242,7 +242,7 @@ class ByLevel(_ByLevelFields, ContextualEnvironment):
 
 
 def _fits(value: object) -> bool:
-    environment: Any = value
+    environment: Environment = value  # type: ignore[assignment]
     if is_stationary(environment):
         return environment.context is None
     is_environment = type(environment) in ENVIRONMENTS.values()
@@ -277,7 +277,7 @@ def _merged(group: Sequence[Environment], arms: int) -> Environment | None:
     return None
 
 
-def _per_arm(value: Any, arms: int) -> tuple[object, ...]:
+def _per_arm(value: object, arms: int) -> tuple[object, ...]:
     return tuple(value) if is_listed(value) else (value,) * arms
 
 

@@ -43,7 +43,9 @@ class External(NamedTuple):
     Pass its maker to `simulate(..., makers={name: make})` or `store.start(..., makers={name: make})`. `make(seed)`
     returns a new object with `select(period) -> arm index` and `update(arm, reward)`, or with river's `pull(arms)`
     and `update(arm, reward)`. It may also return a function `choose(arms, rewards) -> arm index` of the arms played
-    so far and their rewards. Choices must depend only on the seed and on the observed rewards.
+    so far and their rewards. Choices must depend only on the seed and on the observed rewards. Where users have
+    contexts, an object with `select(context)` and `update(context, arm, reward)` gets an array of features, or the
+    index of a level.
 
     Args:
         name: The name of its maker.

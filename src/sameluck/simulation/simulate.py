@@ -20,9 +20,10 @@ from sameluck.experiment import Experiment, checked_checkpoints
 from sameluck.policies.external import Makers, makers_of
 from sameluck.policies.simple import Uniform
 from sameluck.runs import Runs
+from sameluck.simulation.contexts.objects import object_runner_of
 from sameluck.simulation.function_checks import probe_functions
 from sameluck.simulation.kept_runs import KeptRuns
-from sameluck.simulation.object_runner import ObjectRunner, check_object
+from sameluck.simulation.object_runner import check_object
 from sameluck.simulation.preconditions import check_memory, checked_replications, fitted
 from sameluck.simulation.tasks import Work, split
 from sameluck.simulation.workers import MapLike, assemble, map_tasks, run_tasks
@@ -108,11 +109,6 @@ def checked_work(
         raise Invalid(
             "detail=True is for compare(adjust=...), which is not defined with contexts; leave it out"
         )
-    if experiment.context is not None and makers_by_policy:
-        raise Invalid(
-            f"policy {next(iter(makers_by_policy))!r} is a Python object, which takes no contexts yet; register a "
-            "select function with sameluck.selects"
-        )
     check_memory(experiment, len(numbers), horizons, detail=detail)
     return Work(experiment, environment, horizons, numbers, detail, makers_by_policy)
 
@@ -164,7 +160,7 @@ class Simulation:
     def _check_objects(self) -> dict[str, float]:
         work, measured = self.work, {}
         for name, make in work.makers.items():
-            runner = ObjectRunner(work.experiment, work.environment, name, make)
+            runner = object_runner_of(work.experiment, work.environment, name, make)
             with self._announced(name):
                 runner.compile(recorded=False)
             measured[name] = check_object(runner)

@@ -21,6 +21,7 @@ from sameluck.policies.base import is_randomised
 from sameluck.policies.external import Maker
 from sameluck.runs import Runs
 from sameluck.simulation.contexts.loop import CONTEXT_ARRAYS, ContextResults
+from sameluck.simulation.contexts.objects import object_runner_of
 from sameluck.simulation.contexts.runner import runner_of
 from sameluck.simulation.object_runner import ObjectRunner
 from sameluck.simulation.policy_runner import PolicyRunner
@@ -57,7 +58,7 @@ class Work(NamedTuple):
         """Return the runner of a policy."""
         if policy in self.makers:
             make = self.makers[policy]
-            return ObjectRunner(self.experiment, self.environment, policy, make)
+            return object_runner_of(self.experiment, self.environment, policy, make)
         return runner_of(self.experiment, self.environment, policy)
 
 

@@ -7,6 +7,7 @@ import numpy as np
 from sameluck.environments.base import EnvironmentLike
 from sameluck.experiment import MAX_COUNT, Experiment
 from sameluck.policies.external import Makers, makers_of
+from sameluck.simulation.contexts.objects import object_runner_of
 from sameluck.simulation.contexts.runner import runner_of
 from sameluck.simulation.function_checks import COMPILED, check_equal, probe_functions
 from sameluck.simulation.object_runner import ObjectRunner, check_object, check_repeated
@@ -55,7 +56,7 @@ def trace(
     trajectories: dict[str, Trajectory] = {}
     for name in experiment.policies:
         if name in makers_by_policy:
-            runner = ObjectRunner(experiment, environment, name, makers_by_policy[name])
+            runner = object_runner_of(experiment, environment, name, makers_by_policy[name])
             if check:
                 check_object(runner)
             trajectory = _trace_object(runner, replication, guard=guard)
@@ -86,7 +87,7 @@ def _trace_compiled(runner: PolicyRunner, replication: int, *, guard: bool) -> T
 
 def _trace_object(runner: ObjectRunner, replication: int, *, guard: bool) -> Trajectory:
     horizon = runner.experiment.horizon
-    trajectory = empty_trajectory(horizon)
+    trajectory = empty_trajectory(horizon, runner.experiment)
     runner.run(range(replication, replication + 1), np.array([horizon]), trajectory)
     if guard:
         check_repeated(runner.name, runner.run_pair(replication, horizon), trajectory.arms.tolist())

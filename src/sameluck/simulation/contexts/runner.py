@@ -32,7 +32,7 @@ class ContextRunner(PolicyRunner):
 
     def __init__(self, experiment: Experiment, environment: Environment, name: str) -> None:
         super().__init__(experiment, environment, name)
-        self._contexts = self._empty_contexts()
+        self._contexts = self.empty_contexts()
 
     def _run(  # type: ignore[override]  # `ContextResults` has the fields of `Results`
         self, replications: range, checkpoints: Ints, trajectory: Trajectory | None
@@ -66,7 +66,7 @@ class ContextRunner(PolicyRunner):
         seed, reward_owner, _ = self.stream_owners
         key = stream(seed, CONTEXT, replication, reward_owner)
         users = OnceKey(key, f"environment {type(self.environment).__name__}")
-        contexts = self._empty_contexts()
+        contexts = self.empty_contexts()
         forget(contexts)
         current = Replication(users, noise, arrays, contexts, 0)
         return run_one(policy, parameters, current, results, trajectory)  # type: ignore[arg-type]
@@ -74,7 +74,7 @@ class ContextRunner(PolicyRunner):
     def recording(self, trajectory: Trajectory | None, checkpoints: Ints) -> Trajectory | None:
         return trajectory  # arms are recorded in the results
 
-    def _empty_contexts(self) -> FeatureArrays | LevelArrays:
+    def empty_contexts(self) -> FeatureArrays | LevelArrays:
         context, arms = self.experiment.context, self.experiment.n_arms
         assert context is not None
         shape, hidden = context.shape(arms), self.environment.hidden

@@ -71,3 +71,8 @@ def test_an_object_gets_arrays_that_it_may_keep_and_not_change():
     assert [reward for _, _, reward in Fixed.made[-1].observed] == trace["it"].rewards.tolist()
     with pytest.raises(ValueError, match="read-only"):
         kept[0][0] = 1.0
+
+
+@pytest.mark.parametrize("policy", ["linucb", "per_level(ucb1)"])
+def test_check_policy_finds_users_that_a_policy_can_use(policy):
+    sl.check_policy(policy, horizon=20)

@@ -13,7 +13,7 @@ from sameluck.environments.registry import as_environment
 from sameluck.environments.stated_means import check_means
 from sameluck.errors import Invalid
 from sameluck.experiment import Experiment, capabilities_of
-from sameluck.policies.base import POLICIES, Policy
+from sameluck.policies.base import POLICIES, Policy, check_context
 from sameluck.policies.external import Makers
 from sameluck.policies.registry import as_policy
 from sameluck.policies.simple import Uniform
@@ -23,6 +23,12 @@ from sameluck.simulation.trace import trace
 from sameluck.validation import require_whole
 
 CHECKED_DRAWS, CHECKED_SECONDS = 1_000_000, 2.0
+_DEFAULT_ENVIRONMENTS = (
+    "bernoulli_prior",
+    "logistic_prior(3)",
+    "logistic_prior(3, shared=true)",
+    "by_level(bernoulli_prior(a=1), bernoulli_prior(a=1))",
+)
 _ARRAYS = ("rewards", "pulls", "interactions", "totals", "exploration_excess", *CONTEXTUAL)
 
 
@@ -31,7 +37,7 @@ def check_policy(
     *,
     arms: int = 3,
     horizon: int = 250,
-    environment: EnvironmentLike = "bernoulli_prior",
+    environment: EnvironmentLike | None = None,
     makers: Makers | None = None,
 ) -> None:
     """Raise `Invalid`, or `AddressReused`, unless a policy keeps the rules that comparisons rely on.
@@ -45,7 +51,8 @@ def check_policy(
         policy: The policy, or its text form.
         arms: How many arms.
         horizon: How many periods are run, each in plain Python too.
-        environment: Where rewards come from; Bernoulli arms whose means are drawn uniformly if not given.
+        environment: Where rewards come from. If not given, Bernoulli arms whose means are drawn uniformly; for a
+            policy that needs contexts, users with features or levels.
         makers: As in `simulate`, for an `External` policy.
     """
     checked = as_policy(policy, require_whole("arms", arms, 2))
@@ -53,10 +60,21 @@ def check_policy(
     experiment = Experiment(
         policies={"policy": checked}, arms=arms, horizon=horizon, replications=2
     )
-    trace(experiment, environment, guard=True, makers=makers)
+    world = as_environment(environment or _default_environment(checked, arms))
+    trace(experiment, world, guard=True, makers=makers)
     # Probabilities are checked with detail, which contexts do not have.
-    has_contexts = capabilities_of(as_environment(environment)).has_contexts
-    simulate(experiment, environment, detail=not has_contexts, makers=makers)
+    has_contexts = capabilities_of(world).has_contexts
+    simulate(experiment, world, detail=not has_contexts, makers=makers)
+
+
+def _default_environment(policy: Policy, arms: int) -> str:
+    for text in _DEFAULT_ENVIRONMENTS:
+        try:
+            check_context(policy, as_environment(text).context, arms)
+        except Invalid:
+            continue
+        return text
+    return _DEFAULT_ENVIRONMENTS[0]  # which refuses the policy with the reason
 
 
 def check_environment(

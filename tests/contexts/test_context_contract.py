@@ -95,7 +95,7 @@ def test_a_user_without_the_context_is_refused_before_anything_runs(policy):
         context = environment.context
         value = "no context" if context is None else context.text
         with pytest.raises(sl.Invalid) as refusal:
-            sl.simulate(experiment_of(policy), environment)
+            sl.simulate(experiment_of(policy).replace(arms=environment.arms or 2), environment)
         message = str(refusal.value)
         assert message.startswith(f"policy 'it': {type(policy).__name__} needs ")
         assert value in message

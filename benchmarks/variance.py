@@ -195,10 +195,16 @@ def context_cases() -> dict[str, tuple]:
             shop,
             1_000,
         )
-    river = sl.TabularMDP.riverswim()
-    cases["RiverSwim, PSRL v UCBVI"] = (sl.PSRL(), sl.UCBVI(), river, 2_000)
-    cases["RiverSwim, PSRL with noise 1 v 0.5"] = (sl.PSRL(), sl.PSRL(noise_sd=0.5), river, 2_000)
-    cases["RiverSwim, Q-learning v PSRL"] = (sl.QLearning(), sl.PSRL(), river, 2_000)
+    clicks = sl.Logistic(random.normal(0, 0.7, (5, 5)).tolist())
+    cases["logistic, 5 features, LogisticTS v LinUCB"] = (
+        sl.LogisticTS(),
+        sl.LinUCB(),
+        clicks,
+        1_000,
+    )
+    if find_spec("sklearn"):
+        digits = sl.Classification.digits()
+        cases["digits, LinUCB v LinGreedy"] = (sl.LinUCB(), sl.LinGreedy(), digits, 800)
     learners = {
         "PSRL v Q-learning": (sl.PSRL("beta"), sl.QLearning()),
         "two of Q-learning": (sl.QLearning(), sl.QLearning(omega=0.6)),

@@ -149,9 +149,8 @@ def run_one(
             bits = word(Key(arrays.first[cell], arrays.second[cell]), np.uint64(position))
             reward = float(draw_in_context(current, row, contexts.user, arm, bits))
             gap = gap_in_context(current, row, contexts.user, arm, arms)
-            observe(
-                observations, cell, arm, reward
-            )  # after all functions of users: a period is whole
+            # After all functions of users, so that a period that one of them ends is not observed.
+            observe(observations, cell, arm, reward)
             earned += reward
             regret += gap
             best += gap <= 0.0

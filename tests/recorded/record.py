@@ -38,6 +38,7 @@ REAL = {
     "uniform": "uniform",
     "always": "always(1)",
 }
+COLUMNS = 4  # of a trajectory in version 0.1.0: arms, positions, rewards, replayed
 DESIGNS = ("naive", "replay", "replay(share_noise=true)", "time_coupled")
 
 
@@ -68,7 +69,7 @@ def simulated() -> Iterator[tuple[str, str]]:
             for index, policy in enumerate(runs.policies):
                 # Not the exploration excess, which was defined anew in version 0.2.
                 arrays = [array[:, index] for array in (runs.rewards, runs.pulls, runs.totals)]
-                yield f"{name} {design} {policy}", digest(*arrays, *trace[policy])
+                yield f"{name} {design} {policy}", digest(*arrays, *trace[policy][:COLUMNS])
 
 
 def rehearsed() -> Iterator[tuple[str, str]]:
@@ -121,7 +122,9 @@ def database_facts(path: Path) -> dict[str, object]:
         runs, status = live.runs(), live.status()
         return {
             "runs": digest(runs.rewards, runs.pulls, runs.interactions),
-            "trace": digest(*(column for path in live.trace(0).values() for column in path)),
+            "trace": digest(
+                *(column for path in live.trace(0).values() for column in path[:COLUMNS])
+            ),
             "replications": runs.replications,
             "status": status._asdict(),
         }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 
 import click
 
@@ -11,6 +12,7 @@ from sameluck.cli.import_option import import_option
 from sameluck.cli.output import Output, json_option
 from sameluck.environments.base import ENVIRONMENTS
 from sameluck.environments.registry import as_environment
+from sameluck.errors import Invalid
 from sameluck.policies.base import POLICIES, usable_contexts
 from sameluck.wording import listed_with_or
 
@@ -47,7 +49,9 @@ def _list_classes(registry: Mapping[str, type], context_of: Callable[[str], str 
     for name, registered_class in registry.items():
         about = (registered_class.__doc__ or "").split("\n")[0]
         example = text_forms.example(registered_class)
-        context = context_of(example)
+        context = None
+        with suppress(Invalid):  # the example of a class of yours may only name its fields
+            context = context_of(example)
         rows.append({"name": name, "example": example, "about": about, "context": context})
         texts += [example, f"    {about}"]
         texts += [f"    It {verb} users with {context}."] if context else []

@@ -14,23 +14,28 @@ from sameluck.policies.base import check_context, needs_binary
 
 def fitted(experiment: Experiment, environment: EnvironmentLike) -> tuple[Experiment, Environment]:
     """Return the experiment, with the environment's arms if it has none, and the checked environment."""
-    if isinstance(experiment, Experiment) and not experiment.arms:
-        environment = as_environment(environment)
+    _require_experiment(experiment)
+    environment = as_environment(environment)
+    if not experiment.arms:
         if environment.arms is None:
             raise Invalid(
                 f"Experiment.arms is missing: {_short(environment)} takes any number; give arms=2, for example"
             )
         experiment = experiment.replace(arms=environment.arm_names or environment.arms)
-    if isinstance(experiment, Experiment) and experiment.context is None:
-        context = as_environment(environment).context
-        experiment = experiment if context is None else experiment.replace(context=context)
+    environment.check(experiment.n_arms)  # before its context is asked for
+    if experiment.context is None and environment.context is not None:
+        experiment = experiment.replace(context=environment.context)
     return experiment, checked_environment(experiment, environment)
+
+
+def _require_experiment(experiment: object) -> None:
+    if not isinstance(experiment, Experiment):
+        raise Invalid(f"the first argument must be an Experiment, got {experiment!r}")
 
 
 def checked_environment(experiment: Experiment, environment: EnvironmentLike) -> Environment:
     """Return the environment, from itself or its text form; raise `Invalid` if it does not fit the experiment."""
-    if not isinstance(experiment, Experiment):
-        raise Invalid(f"the first argument must be an Experiment, got {experiment!r}")
+    _require_experiment(experiment)
     environment = as_environment(environment)
     environment.check(experiment.n_arms)
     check_design(experiment.design, environment)

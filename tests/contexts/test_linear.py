@@ -198,34 +198,6 @@ def test_mabwiser_plays_the_same_arms(policy):
     assert trajectory.arms[1:].tolist() == arms[1:]  # in the first period greedy arms tie
 
 
-def pymab_arms(contexts, trajectory):
-    policies = pytest.importorskip("pymab.policies.contextual_bandits")
-    policy = policies.LinUCBPolicy(n_arms=4, n_features=contexts.shape[1], alpha=0.7)
-    for context, arm, reward in zip(contexts, trajectory.arms, trajectory.rewards, strict=True):
-        by_arm = np.tile(context, (4, 1))
-        yield np.argmax(policy.upper_confidence_bounds(by_arm))
-        policy.update(action=int(arm), reward=float(reward), context=by_arm)
-
-
-def contextualbandits_arms(contexts, trajectory):
-    online = pytest.importorskip("contextualbandits.online")
-    policy = online.LinUCB(4, alpha=0.7, fit_intercept=False, use_float=False, random_state=1)
-    for context, arm, reward in zip(contexts, trajectory.arms, trajectory.rewards, strict=True):
-        yield policy.predict(context[None])[0]
-        policy.partial_fit(context[None], np.array([arm]), np.array([reward]))
-
-
-@pytest.mark.parametrize("arms_of", [pymab_arms, contextualbandits_arms])
-def test_other_packages_play_the_same_arms(arms_of):
-    """Once every arm was played; before that, arms tie, and packages break ties at random."""
-    random = np.random.default_rng(SEED)
-    weights, contexts = random.normal(size=(4, 6)), random.normal(size=(60, 6))
-    trajectory = played(sl.LinUCB(0.7), contexts, lambda x, arm: x @ weights[arm] + random.normal())
-    first = 1 + max(trajectory.arms.tolist().index(arm) for arm in range(4))
-    assert first < 30
-    assert list(arms_of(contexts, trajectory))[first:] == trajectory.arms[first:].tolist()
-
-
 @pytest.mark.parametrize("features", [5, 20])
 def test_regressions_do_not_drift(features):
     """After 200,000 periods, with features whose weights have very different sizes."""

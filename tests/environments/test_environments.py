@@ -355,7 +355,7 @@ def test_lists_arrays_and_whole_numbers_are_welcome():
     ids=type,
 )
 def test_what_is_no_environment_is_refused(value):
-    """The message lists those there are, and no data."""
+    """The message gives an example, and no data."""
     with pytest.raises(sl.Invalid, match=r"environment.*bernoulli") as refused:
         as_environment(value)
     assert len(str(refused.value)) < 700

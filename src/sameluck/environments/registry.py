@@ -8,7 +8,7 @@ from sameluck import environments, text_forms
 from sameluck.compilation.functions import is_builtin
 from sameluck.environments import contextual
 from sameluck.environments.base import ENVIRONMENTS, Environment, is_complete
-from sameluck.errors import Invalid, did_you_mean, shown
+from sameluck.errors import Invalid, shown
 
 for _package in (environments, contextual):
     for _name, _class in text_forms.discover(_package).items():
@@ -37,5 +37,7 @@ def _remedy(value: object) -> str:
     if text_forms.is_parameters(value) and not is_builtin(type(value)):
         name = type(value).__name__
         return f"its class has no draw function: write @sameluck.draws({name}) above your function"
-    hint = did_you_mean(type(value).__name__.lower(), ENVIRONMENTS)
-    return f"{hint}; or register your own with sameluck.draws"
+    return (
+        "write 'bernoulli(0.7, 0.3)', for example (the command `sameluck environments` lists all), or register your "
+        "own with sameluck.draws"
+    )

@@ -20,12 +20,16 @@ MAX_DEPTH = 8
 
 # A list of such numbers is one token, because reading a million rewards one by one is slow.
 _JSON_NUMBER = r"-?(?:0|[1-9]\d{0,30}+)(?:\.\d++)?+(?:[eE][+-]?\d++)?+"
+_JSON_LIST = r"\[\s*+JSON(?:\s*+,\s*+JSON)*+\s*+\]".replace("JSON", _JSON_NUMBER)
+# Python 3.11.2 keeps what a possessive group had read when it failed. There, groups are greedy and take more memory.
+if re.match(_JSON_LIST, "[0.0,]"):
+    _JSON_LIST = re.sub(r"(?<=[*+?}])\+", "", _JSON_LIST)
 _TOKEN = re.compile(
     r"""\s*(?:(?P<number>[+-]?(?:\d+(?:_\d+)*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?(?![\w.]))
           |(?P<word>[A-Za-z][\w-]*)
           |(?P<text>"(?:[^"\\]|\\.)*")
-          |(?P<numbers>\[\s*+JSON(?:\s*+,\s*+JSON)*+\s*+\])
-          |(?P<mark>[()\[\],=]))""".replace("JSON", _JSON_NUMBER),
+          |(?P<numbers>JSON_LIST)
+          |(?P<mark>[()\[\],=]))""".replace("JSON_LIST", _JSON_LIST),
     re.VERBOSE,
 )
 

@@ -39,22 +39,22 @@ class Design:
         """Return the stream owner of a policy's decision noise."""
         return ALL_POLICIES if self.shares_noise else owner_of(policy)
 
-    def depths(self, pulls: Ints) -> Ints:
-        """Return how many rewards of each cell's stack are read, from pull counts (replication, policy, ..., arm).
+    def depths(self, visits: Ints) -> Ints:
+        """Return how many rewards of each cell's stack are read, from visits (replication, policy, ..., cell).
 
-        Shared stacks have one owner and are read to the largest pull count of the policies (replication, 1, ...,
-        cell). Otherwise each policy owns its stacks (replication, policy, ..., cell). A cell is an arm: there are no
-        contexts. `TimeCoupled` has no stacks.
+        Shared stacks have one owner and are read to the largest count of the policies (replication, 1, ..., cell).
+        Otherwise each policy owns its stacks (replication, policy, ..., cell). A cell is an arm, or with levels a
+        pair of level and arm. `TimeCoupled` has no stacks.
         """
-        return pulls.max(axis=1, keepdims=True) if self.shares_rewards else pulls
+        return visits.max(axis=1, keepdims=True) if self.shares_rewards else visits
 
-    def interactions(self, pulls: Ints) -> Ints:
-        """Return the real users that the design spends, from pull counts (replication, policy, checkpoint, arm).
+    def interactions(self, visits: Ints) -> Ints:
+        """Return the real users that the design spends, from visits (replication, policy, checkpoint, cell).
 
-        On shared stacks this is the sum over arms of the largest pull count; otherwise every pull counts. The users
-        of `TimeCoupled` do not follow from pull counts.
+        On shared stacks this is the sum over cells of the largest count; otherwise every visit counts. The users of
+        `TimeCoupled` do not follow from visits.
         """
-        return self.depths(pulls).sum(axis=(1, -1))
+        return self.depths(visits).sum(axis=(1, -1))
 
     def __eq__(self, other: object) -> bool:
         return type(self) is type(other) and super().__eq__(other)

@@ -11,7 +11,7 @@ from scipy import stats
 import sameluck as sl
 from budget import SEED, assert_distribution, assert_probabilities
 from distributions import Mixed, lognormal
-from sameluck.environments.base import NO_CONTEXT, draw, law_at, prepared_parameters
+from sameluck.environments.base import draw, law_at, prepared_parameters
 from sameluck.environments.registry import as_environment
 from sameluck.simulation.plain_runner import PlainRunner
 from sameluck.simulation.policy_runner import PolicyRunner
@@ -89,7 +89,7 @@ def test_every_reward_of_a_simulation_has_the_law_of_its_period(environment, des
     plain = []
     for period, (arm, position) in enumerate(zip(one.arms, one.positions, strict=True), 1):
         bits = bits_at(experiment, 2, "it", int(arm), int(position))
-        plain.append(float(draw(law_at(law, period, NO_CONTEXT), 0, int(arm), bits)))
+        plain.append(float(draw(law_at(law, period), 0, int(arm), bits)))
     assert one.rewards.tolist() == plain
     arms = one.arms.tolist()
     makers = {"known": lambda _: lambda past, _: arms[len(past)]}

@@ -42,7 +42,6 @@ from sameluck.validation import is_listed
 
 DrawFunction: TypeAlias = Callable[..., float]
 
-NO_CONTEXT = None
 _MAX_ENVIRONMENTS = 10  # in another environment: each combination of families is compiled
 
 ENVIRONMENTS: dict[str, type[Environment]] = {}  # by the name of their text form
@@ -238,15 +237,15 @@ draw = dispatched(_draw, DRAW_FUNCTIONS)
 
 
 def moves(parameters_class: type) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Register a function `(parameters, period, context)` that returns the parameters in a period."""
+    """Register a function `(parameters, period)` that returns the parameters in a period."""
     return partial(_TIME_FUNCTIONS.setdefault, parameters_class)
 
 
-def _always(parameters: Any, period: int, context: None) -> Any:
+def _always(parameters: Any, period: int) -> Any:
     return parameters
 
 
-def _law_at(parameters: Any, period: int, context: None) -> Any:
+def _law_at(parameters: Any, period: int) -> Any:
     """Return the parameters in a period, counted from 1; the same object unless the environment moves."""
 
 

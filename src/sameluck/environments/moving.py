@@ -20,7 +20,6 @@ from sameluck import text_forms
 from sameluck.arrays import Floats, Ints
 from sameluck.context import Context, States
 from sameluck.environments.base import (
-    NO_CONTEXT,
     Environment,
     check_environments,
     draw,
@@ -262,24 +261,24 @@ def _selection(
 
 
 @moves(SelectedParameters)
-def _select_index(parameters: SelectedParameters, period: int, context: None) -> SelectedParameters:
+def _select_index(parameters: SelectedParameters, period: int) -> SelectedParameters:
     return SelectedParameters(parameters.first, parameters.remaining, period)
 
 
 @moves(CompiledDrifting)
-def _drifting_at(parameters: CompiledDrifting, period: int, context: None) -> CompiledDrifting:
+def _drifting_at(parameters: CompiledDrifting, period: int) -> CompiledDrifting:
     return CompiledDrifting(parameters.selection, parameters.last, parameters.over, period)
 
 
 @moves(CompiledDriftingGaussian)
 def _drifting_gaussian_at(
-    parameters: CompiledDriftingGaussian, period: int, context: None
+    parameters: CompiledDriftingGaussian, period: int
 ) -> CompiledDriftingGaussian:
     return CompiledDriftingGaussian(parameters.mean, parameters.sd, parameters.over, period)
 
 
 @moves(CompiledSwitching)
-def _switching_at(parameters: CompiledSwitching, period: int, context: None) -> CompiledSwitching:
+def _switching_at(parameters: CompiledSwitching, period: int) -> CompiledSwitching:
     return CompiledSwitching(
         parameters.selection, parameters.phases, parameters.every, parameters.repeat, period
     )
@@ -289,7 +288,7 @@ def _switching_at(parameters: CompiledSwitching, period: int, context: None) -> 
 def _draw_selected(parameters: SelectedParameters, row: int, arm: int, bits: Bits) -> float:
     if parameters.selected == 0:
         return draw(parameters.first, row, arm, bits)
-    return draw(law_at(parameters.remaining, parameters.selected - 1, NO_CONTEXT), row, arm, bits)
+    return draw(law_at(parameters.remaining, parameters.selected - 1), row, arm, bits)
 
 
 @draws(CompiledDrifting)
@@ -298,7 +297,7 @@ def _draw_drifting(parameters: CompiledDrifting, row: int, arm: int, bits: Bits)
     phase = int(progress)
     if uniform(bits) < progress - phase:
         phase += 1
-    return draw(law_at(parameters.selection, phase, NO_CONTEXT), row, arm, again(bits, 1))
+    return draw(law_at(parameters.selection, phase), row, arm, again(bits, 1))
 
 
 @draws(CompiledDriftingGaussian)
@@ -318,4 +317,4 @@ def _draw_drifting_gaussian(
 def _draw_switching(parameters: CompiledSwitching, row: int, arm: int, bits: Bits) -> float:
     turn = (parameters.time - 1) // parameters.every
     phase = turn % parameters.phases if parameters.repeat else min(turn, parameters.phases - 1)
-    return draw(law_at(parameters.selection, phase, NO_CONTEXT), row, arm, bits)
+    return draw(law_at(parameters.selection, phase), row, arm, bits)

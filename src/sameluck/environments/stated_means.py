@@ -21,7 +21,6 @@ from sameluck.arrays import Floats
 from sameluck.compilation.decorators import compiled
 from sameluck.context import States
 from sameluck.environments.base import (
-    NO_CONTEXT,
     Environment,
     draw,
     law_at,
@@ -65,7 +64,7 @@ def check_means(
     parameters = prepared_parameters(environment, seed, rows, arms)
     periods = sorted({1, (1 + horizon) // 2, horizon}) if environment.is_moving else [1]
     for period in periods:
-        current = law_at(parameters, period, NO_CONTEXT)
+        current = law_at(parameters, period)
         if environment.is_moving:
             means: Floats = environment.means_at(period)[None]  # type: ignore[attr-defined]
         else:
@@ -99,7 +98,7 @@ def _check_expectations(
     for period, number, arm in sorted(pairs, key=lambda pair: pair[1]):
         if time.thread_time() > end and number > 0:
             return
-        current, rewards = law_at(parameters, period, NO_CONTEXT), np.empty(size)
+        current, rewards = law_at(parameters, period), np.empty(size)
         row = number % len(rows)
         stated = _draw_in_context(current, row, number, np.uint64(seed), user, arm, rewards)
         if math.isnan(stated):  # it states no means

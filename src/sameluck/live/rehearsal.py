@@ -25,7 +25,6 @@ import numpy as np
 
 from sameluck import text_forms
 from sameluck.environments.base import (
-    NO_CONTEXT,
     EnvironmentLike,
     draw,
     law_at,
@@ -183,7 +182,7 @@ class UserRewards:
             bits = bits_at(self.experiment, *address)
         has_instances = capabilities_of(self.environment).has_instances
         parameters = self._parameters(replication if has_instances else 0)
-        return float(draw(law_at(parameters, user, NO_CONTEXT), 0, arm, bits))
+        return float(draw(law_at(parameters, user), 0, arm, bits))
 
 
 class VirtualClock:

@@ -1,7 +1,7 @@
 """`Observations`: what a policy has observed in one replication, its only update and the tally made from it.
 
 Every loop uses these functions: simulation, live experiments, the sums of exploration. A cell is the unit whose
-rewards form one stack. There are no contexts, so a cell is an arm (`cell_of`), but positions in stacks (`reads`, by
+rewards form one stack: an arm (`cell_of`), or with levels a pair of level and arm. Positions in stacks (`reads`, by
 cell) are counted apart from what a policy observes (`pulls`, by arm).
 """
 

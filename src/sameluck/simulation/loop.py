@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from sameluck.arrays import Floats, Ints
 from sameluck.compilation.decorators import compiled, inlined
-from sameluck.environments.base import NO_CONTEXT, draw, law_at
+from sameluck.environments.base import draw, law_at
 from sameluck.policies.base import (
     PlayedArm,
     Policy,
@@ -90,7 +90,7 @@ def run_one(
                 # A loop without a trajectory is compiled for positions alone: its type is None.
                 by_period = trajectory is not None and results.indexed_by_period
                 position = period - 1 if by_period else played.pulls + offset
-                current = law_at(parameters, period, NO_CONTEXT)
+                current = law_at(parameters, period)
                 reward = float(draw(current, row, arm, word(key, np.uint64(position))))
                 played = with_reward(played, reward)
                 earned += reward

@@ -85,18 +85,19 @@ class PolicyRunner:
         results = self.empty_results(len(replications), checkpoints)
         # Without replications the loop is only compiled: the parameters of one replication have the same type.
         parameters = self.parameters(replications or range(1))
+        recording = self.recording(trajectory, checkpoints)
         with self.refusals.explaining(parameters):
-            failure = run_all(
-                self.policy,
-                parameters,
-                self.stream_owners,
-                replications.start,
-                self._arrays,
-                results,
-                self.recording(trajectory, checkpoints),
-            )
+            failure = self._run_loop(parameters, replications.start, results, recording)
         self.refusals.check_arm(*failure)
         return results
+
+    def _run_loop(
+        self, parameters: Parameters, first: int, results: Results, trajectory: Trajectory | None
+    ) -> tuple[int, int]:
+        """Run the compiled loop; return a replication that failed and its period, or (-1, 0)."""
+        return run_all(
+            self.policy, parameters, self.stream_owners, first, self._arrays, results, trajectory
+        )
 
     def run_plainly(
         self,

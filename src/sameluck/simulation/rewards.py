@@ -8,7 +8,6 @@ from sameluck.arrays import Floats, Ints
 from sameluck.compilation.decorators import compiled
 from sameluck.compilation.functions import is_builtin
 from sameluck.environments.base import (
-    NO_CONTEXT,
     Environment,
     draw,
     draw_function_of,
@@ -88,7 +87,7 @@ class RewardSource:
         rewards, row = np.empty(count), replication - self.first
         address = (self._seed, replication, self._stream_owner, arm, start)
         try:
-            _draw_block(law_at(self.parameters, period, NO_CONTEXT), row, *address, rewards)
+            _draw_block(law_at(self.parameters, period), row, *address, rewards)
         except Exception as error:
             function = draw_function_of(self.parameters)
             if is_builtin(function):

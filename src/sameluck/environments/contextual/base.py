@@ -28,7 +28,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
 
 import numpy as np
 
@@ -48,7 +47,6 @@ from sameluck.environments.base import (
 from sameluck.errors import Invalid
 from sameluck.randomness.streams import Bits, Key, OnceKey
 
-_NEXT_CONTEXT_FUNCTIONS: dict[type, Callable[..., None]] = {}  # for states, which depend on actions
 _GAP_FUNCTIONS: dict[type, Callable[..., float]] = {}
 
 
@@ -118,50 +116,11 @@ draw_in_context = dispatched(_draw_in_context, DRAW_FUNCTIONS)
 def _write_context(
     parameters: text_forms.Parameters, row: int, period: int, noise: Key | OnceKey, context: Floats
 ) -> None:
-    """Write the context of a period's user into `context`."""
+    """Write the context of a period's user over the context of the period before."""
     raise NotImplementedError
 
 
 write_context = dispatched(_write_context, CONTEXT_FUNCTIONS)
-
-
-class Played(NamedTuple):
-    """Arm of the period before and the random bits of its reward; they also decide the next state."""
-
-    arm: int
-    bits: Bits
-
-
-def next_contexts(parameters_class: type) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Register a function `(parameters, row, period, noise, context, played)` for contexts that depend on actions."""
-    return partial(_NEXT_CONTEXT_FUNCTIONS.setdefault, parameters_class)
-
-
-def _independent_of_actions(
-    parameters: text_forms.Parameters,
-    row: int,
-    period: int,
-    noise: Key | OnceKey,
-    context: Floats,
-    played: Played,
-) -> None:
-    write_context(parameters, row, period, noise, context)
-
-
-def _write_next_context(
-    parameters: text_forms.Parameters,
-    row: int,
-    period: int,
-    noise: Key | OnceKey,
-    context: Floats,
-    played: Played,
-) -> None:
-    """Write the context of a period over the context of the period before."""
-
-
-write_next_context = dispatched(
-    _write_next_context, _NEXT_CONTEXT_FUNCTIONS, otherwise=_independent_of_actions
-)
 
 
 def _is_valid_context(parameters: text_forms.Parameters, context: Floats, levels: int) -> bool:

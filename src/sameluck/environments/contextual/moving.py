@@ -16,7 +16,6 @@ from sameluck.arrays import Floats
 from sameluck.compilation.decorators import inlined
 from sameluck.environments.base import (
     CONTEXT_CHECKS,
-    NO_CONTEXT,
     Environment,
     are_finite_and_within,
     draws,
@@ -116,28 +115,22 @@ def _selection(
 
 
 @moves(SelectedWithContexts)
-def _select_index(
-    parameters: SelectedWithContexts, period: int, context: None
-) -> SelectedWithContexts:
+def _select_index(parameters: SelectedWithContexts, period: int) -> SelectedWithContexts:
     return SelectedWithContexts(parameters.first, parameters.remaining, period)
 
 
 @moves(DriftingWithContexts)
-def _drifting_at(
-    parameters: DriftingWithContexts, period: int, context: None
-) -> DriftingWithContexts:
+def _drifting_at(parameters: DriftingWithContexts, period: int) -> DriftingWithContexts:
     return DriftingWithContexts(parameters.selection, parameters.last, parameters.over, period)
 
 
 @moves(DriftingLinear)
-def _drifting_linear_at(parameters: DriftingLinear, period: int, context: None) -> DriftingLinear:
+def _drifting_linear_at(parameters: DriftingLinear, period: int) -> DriftingLinear:
     return DriftingLinear(parameters.weights, parameters.sd, parameters.over, period)
 
 
 @moves(SwitchingWithContexts)
-def _switching_at(
-    parameters: SwitchingWithContexts, period: int, context: None
-) -> SwitchingWithContexts:
+def _switching_at(parameters: SwitchingWithContexts, period: int) -> SwitchingWithContexts:
     return SwitchingWithContexts(
         parameters.selection, parameters.phases, parameters.every, parameters.repeat, period
     )
@@ -150,7 +143,7 @@ def _write_selected(
     if parameters.selected == 0:
         write_context(parameters.first, row, period, noise, context)
     else:
-        following = law_at(parameters.remaining, parameters.selected - 1, NO_CONTEXT)
+        following = law_at(parameters.remaining, parameters.selected - 1)
         write_context(following, row, period, noise, context)
 
 
@@ -160,7 +153,7 @@ def _draw_selected(
 ) -> float:
     if parameters.selected == 0:
         return draw_in_context(parameters.first, row, context, arm, bits)
-    following = law_at(parameters.remaining, parameters.selected - 1, NO_CONTEXT)
+    following = law_at(parameters.remaining, parameters.selected - 1)
     return draw_in_context(following, row, context, arm, bits)
 
 
@@ -170,7 +163,7 @@ def _expect_selected(
 ) -> float:
     if parameters.selected == 0:
         return expected(parameters.first, row, context, arm)
-    following = law_at(parameters.remaining, parameters.selected - 1, NO_CONTEXT)
+    following = law_at(parameters.remaining, parameters.selected - 1)
     return expected(following, row, context, arm)
 
 
@@ -178,7 +171,7 @@ def _expect_selected(
 def _write_switching(
     parameters: SwitchingWithContexts, row: int, period: int, noise: Key, context: Floats
 ) -> None:
-    current = law_at(parameters.selection, _phase(parameters), NO_CONTEXT)
+    current = law_at(parameters.selection, _phase(parameters))
     write_context(current, row, period, noise, context)
 
 
@@ -186,7 +179,7 @@ def _write_switching(
 def _draw_switching(
     parameters: SwitchingWithContexts, row: int, context: Floats, arm: int, bits: Bits
 ) -> float:
-    current = law_at(parameters.selection, _phase(parameters), NO_CONTEXT)
+    current = law_at(parameters.selection, _phase(parameters))
     return draw_in_context(current, row, context, arm, bits)
 
 
@@ -194,7 +187,7 @@ def _draw_switching(
 def _expect_switching(
     parameters: SwitchingWithContexts, row: int, context: Floats, arm: int
 ) -> float:
-    return expected(law_at(parameters.selection, _phase(parameters), NO_CONTEXT), row, context, arm)
+    return expected(law_at(parameters.selection, _phase(parameters)), row, context, arm)
 
 
 @inlined
@@ -211,7 +204,7 @@ def _write_drifting(
     phase = int(progress)
     if uniform(at(within(noise, 0), period, 0)) < progress - phase:
         phase += 1
-    current = law_at(parameters.selection, phase, NO_CONTEXT)
+    current = law_at(parameters.selection, phase)
     write_context(current, row, period, noise, context)
 
 
@@ -223,7 +216,7 @@ def _draw_drifting(
     phase = int(progress)
     if uniform(bits) < progress - phase:
         phase += 1
-    current = law_at(parameters.selection, phase, NO_CONTEXT)
+    current = law_at(parameters.selection, phase)
     return draw_in_context(current, row, context, arm, again(bits, 1))
 
 
@@ -234,8 +227,8 @@ def _expect_drifting(
     progress = min((parameters.time - 1) / parameters.over, 1.0) * parameters.last
     phase = min(int(progress), parameters.last - 1)
     share = progress - phase
-    earlier = expected(law_at(parameters.selection, phase, NO_CONTEXT), row, context, arm)
-    later = expected(law_at(parameters.selection, phase + 1, NO_CONTEXT), row, context, arm)
+    earlier = expected(law_at(parameters.selection, phase), row, context, arm)
+    later = expected(law_at(parameters.selection, phase + 1), row, context, arm)
     return earlier + share * (later - earlier)
 
 

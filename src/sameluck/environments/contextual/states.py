@@ -26,9 +26,8 @@ from sameluck.environments.base import draws
 from sameluck.environments.checks import MAX_REWARD, SUM_TOLERANCE, check_row
 from sameluck.environments.contextual.base import (
     ContextualEnvironment,
-    Played,
+    contexts,
     gaps,
-    next_contexts,
 )
 from sameluck.errors import Invalid, shown
 from sameluck.randomness.samplers import discrete, exponential, uniform
@@ -476,9 +475,9 @@ def _reward(parameters: CompiledMDP, row: int, context: Floats, arm: int, bits: 
     return parameters.rewards[outcome]
 
 
-@next_contexts(CompiledMDP)
+@contexts(CompiledMDP)
 def _next_state(
-    parameters: CompiledMDP, row: int, period: int, noise: Key, context: Floats, played: Played
+    parameters: CompiledMDP, row: int, period: int, noise: Key, context: Floats
 ) -> None:
     if period > 1:
         outcome = np.int64(context[3])

@@ -13,13 +13,12 @@ from numpy.typing import NDArray
 
 from sameluck.arrays import Floats, Ints
 from sameluck.compilation.decorators import compiled, dispatched, inlined
-from sameluck.environments.base import NO_CONTEXT, law_at
+from sameluck.environments.base import law_at
 from sameluck.environments.contextual.base import (
-    Played,
     draw_in_context,
     gap_in_context,
     is_valid_context,
-    write_next_context,
+    write_context,
 )
 from sameluck.policies.base import Policy, Tally, select
 from sameluck.policies.observations import Observations, observe
@@ -125,15 +124,15 @@ def run_one(
     pulls, totals, means = observations.pulls, observations.totals, observations.means
     arms = pulls.size
     earned, regret, best = 0.0, 0.0, 0
-    arm, reward, bits = 0, 0.0, np.uint64(0)
+    arm, reward = 0, 0.0
     start = 1
     for checkpoint in range(results.checkpoints.size):
         stop = int(results.checkpoints[checkpoint]) + 1
         for period in range(start, stop):
             for index in range(contexts.flat.size):
                 contexts.last_flat[index] = contexts.flat[index]
-            current = law_at(parameters, period, NO_CONTEXT)
-            write_next_context(current, row, period, users, contexts.user, Played(arm, bits))
+            current = law_at(parameters, period)
+            write_context(current, row, period, users, contexts.user)
             if not is_valid_context(parameters, contexts.flat, results.visits.shape[2] // arms):
                 return -period
             level, last_level, step = levels_of(contexts)

@@ -15,13 +15,12 @@ import numpy as np
 
 from sameluck.arrays import Floats, Ints
 from sameluck.compilation.decorators import compiled
-from sameluck.environments.base import NO_CONTEXT, Environment, law_at
+from sameluck.environments.base import Environment, law_at
 from sameluck.environments.contextual.base import (
-    Played,
     draw_in_context,
     gap_in_context,
     is_valid_context,
-    write_next_context,
+    write_context,
 )
 from sameluck.errors import Invalid
 from sameluck.experiment import Experiment
@@ -52,13 +51,11 @@ def _arrive(
     period: int,
     contexts: FeatureArrays | LevelArrays,
     levels: int,
-    arm: int,
-    bits: Bits,
 ) -> bool:
     """Write the context of a period's user; return whether it is valid."""
     users = stream(address.seed, CONTEXT, address.replication, address.owner)
-    current = law_at(parameters, period, NO_CONTEXT)
-    write_next_context(current, address.row, period, users, contexts.user, Played(arm, bits))
+    current = law_at(parameters, period)
+    write_context(current, address.row, period, users, contexts.user)
     return is_valid_context(parameters, contexts.flat, levels)
 
 
@@ -72,14 +69,14 @@ def _pay(
     arm: int,
     cell: int,
     position: int,
-) -> tuple[float, float, Bits]:
-    """Return the reward of an arm, the arm's gap to the best arm in the context, and the reward's bits."""
+) -> tuple[float, float]:
+    """Return the reward of an arm, and the arm's gap to the best arm in the context."""
     key = subkey(stream(address.seed, REWARD, address.replication, address.owner), cell)
     bits = word(key, np.uint64(position))
-    current = law_at(parameters, period, NO_CONTEXT)
+    current = law_at(parameters, period)
     reward = float(draw_in_context(current, address.row, contexts.user, arm, bits))
     gap = gap_in_context(current, address.row, contexts.user, arm, arms)
-    return reward, gap, bits
+    return reward, gap
 
 
 class ContextObjectRunner(ObjectRunner):
@@ -150,11 +147,11 @@ class ContextObjectRunner(ObjectRunner):
         is_level = not context.indexed_by_period
         reads, pulls = np.zeros(experiment.cells, np.int64), np.zeros(arms, np.int64)
         earned = regret = 0.0
-        best, start, arm, bits = 0, 1, 0, np.uint64(0)
+        best, start = 0, 1
         for column, checkpoint in enumerate(results.checkpoints.tolist()):
             for period in range(start, checkpoint + 1):
                 levels = context.number if is_level else 0
-                if not _arrive(parameters, address, period, contexts, levels, arm, bits):
+                if not _arrive(parameters, address, period, contexts, levels):
                     self._compiled.refusals.check_arm(replication, -period)
                 level = int(contexts.flat[0]) if is_level else 0
                 seen = level if is_level else _read_only_copy(contexts.now)
@@ -168,10 +165,7 @@ class ContextObjectRunner(ObjectRunner):
                     )
                 cell = level * arms + arm
                 position = period - 1 if results.indexed_by_period else int(reads[cell])
-                reward, gap, drawn = _pay(
-                    parameters, address, period, contexts, arms, arm, cell, position
-                )
-                bits = np.uint64(drawn)  # machine code returns an int
+                reward, gap = _pay(parameters, address, period, contexts, arms, arm, cell, position)
                 reads[cell] += 1
                 pulls[arm] += 1
                 earned, regret, best = earned + reward, regret + gap, best + (gap <= 0.0)

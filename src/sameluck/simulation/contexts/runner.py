@@ -34,24 +34,19 @@ class ContextRunner(PolicyRunner):
         super().__init__(experiment, environment, name)
         self._contexts = self.empty_contexts()
 
-    def _run(  # type: ignore[override]  # `ContextResults` has the fields of `Results`
-        self, replications: range, checkpoints: Ints, trajectory: Trajectory | None
-    ) -> ContextResults:
-        results = self.empty_results(len(replications), checkpoints)
-        parameters = self.parameters(replications or range(1))
-        with self.refusals.explaining(parameters):
-            failure = run_all(
-                self.policy,
-                parameters,
-                self.stream_owners,
-                replications.start,
-                self._arrays,
-                self._contexts,
-                results,
-                trajectory,
-            )
-        self.refusals.check_arm(*failure)
-        return results
+    def _run_loop(
+        self, parameters: Parameters, first: int, results: Results, trajectory: Trajectory | None
+    ) -> tuple[int, int]:
+        return run_all(
+            self.policy,
+            parameters,
+            self.stream_owners,
+            first,
+            self._arrays,
+            self._contexts,
+            results,
+            trajectory,
+        )
 
     def run_plainly(
         self,

@@ -1,6 +1,12 @@
-"""Record what version 0.1.0 produced: digests of every random bit, saved runs, a database.
+"""Record what sameluck produces, to the bit; `test_recorded.py` compares.
 
-Run by hand with the version to record (`python tests/recorded/record.py FOLDER`); `test_recorded.py` compares.
+`digests.json` has digests of every policy and environment (`pairs.py`), by environment:
+
+    python tests/recorded/record.py           # write it; `git diff` must show new lines only
+    python tests/recorded/record.py --check   # name each digest that differs
+
+The other files are of version 0.1.0: digests of simulations and of live experiments, saved runs and a database. They
+were written by that version, with a folder as argument.
 """
 
 import hashlib
@@ -10,9 +16,17 @@ import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
+
 import sameluck as sl
 
 HERE = Path(__file__).parent
+if __name__ == "__main__":
+    sys.path.insert(0, str(HERE.parent))  # as for the tests
+
+from recorded import pairs  # noqa: E402 the script needs the path
+
+DIGESTS = HERE / "digests.json"
 ENVIRONMENTS = {
     "bernoulli": "bernoulli(0.7, 0.5, 0.3)",
     "gaussian": "gaussian(1, 0.8, 0.2, sd=[1, 0.5, 2])",
@@ -63,13 +77,13 @@ def simulated() -> Iterator[tuple[str, str]]:
     for name, environment in ENVIRONMENTS.items():
         for design in DESIGNS:
             definition = experiment(name, design)
-            runs = sl.simulate(definition, environment, checkpoints=[1, 37, 300], detail=True)
+            runs = sl.simulate(definition, environment, checkpoints=[1, 37, 300])
             yield f"{name} {design} interactions", digest(runs.interactions)
-            trace = sl.trace(definition, environment, 2)
+            traces = [sl.trace(definition, environment, number) for number in range(4)]
             for index, policy in enumerate(runs.policies):
-                # Not the exploration excess, which was defined anew in version 0.2.
-                arrays = [array[:, index] for array in (runs.rewards, runs.pulls, runs.totals)]
-                yield f"{name} {design} {policy}", digest(*arrays, *trace[policy][:COLUMNS])
+                totals = [pairs.totals(trace[policy], 3, runs.checkpoints) for trace in traces]
+                arrays = runs.rewards[:, index], runs.pulls[:, index], np.array(totals)
+                yield f"{name} {design} {policy}", digest(*arrays, *traces[2][policy][:COLUMNS])
 
 
 def rehearsed() -> Iterator[tuple[str, str]]:
@@ -143,7 +157,7 @@ def runs_facts(runs: sl.Runs) -> dict[str, object]:
     }
 
 
-def main(folder: Path) -> None:
+def record_first_version(folder: Path) -> None:
     """Write digests, runs and a database with what they hold."""
     definition = experiment("gaussian", "replay")
     runs = sl.simulate(definition, ENVIRONMENTS["gaussian"], checkpoints=[37, 300], detail=True)
@@ -157,5 +171,42 @@ def main(folder: Path) -> None:
     (folder / "facts.json").write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
 
 
+def recorded() -> dict[str, dict[str, str]]:
+    """Return the recorded digests by environment."""
+    return json.loads(DIGESTS.read_text(encoding="utf-8"))
+
+
+def differences(found: dict[str, str], expected: dict[str, str]) -> list[str]:
+    """Return a line for each digest that is not as recorded."""
+    keys = [*expected, *(key for key in found if key not in expected)]
+    return [
+        f"{key}: recorded {expected.get(key)}, found {found.get(key)}"
+        for key in keys
+        if found.get(key) != expected.get(key)
+    ]
+
+
+def check() -> int:
+    """Print each difference from the record; return how many there are."""
+    before, names, count = recorded(), pairs.environments(), 0
+    for name in {**before, **names}:
+        found = pairs.digests(name) if name in names else {}
+        for line in differences(found, before.get(name, {})):
+            print(line, flush=True)
+            count += 1
+    print(f"{count} digests differ from {DIGESTS}")
+    return count
+
+
+def main(arguments: list[str]) -> None:
+    if arguments == ["--check"]:
+        sys.exit(check() > 0)
+    if arguments:
+        record_first_version(Path(arguments[0]))
+        return
+    digests_by_environment = {name: pairs.digests(name) for name in pairs.environments()}
+    DIGESTS.write_text(json.dumps(digests_by_environment, indent=1) + "\n", encoding="utf-8")
+
+
 if __name__ == "__main__":
-    main(Path(sys.argv[1]) if len(sys.argv) > 1 else HERE)
+    main(sys.argv[1:])

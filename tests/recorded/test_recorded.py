@@ -1,4 +1,4 @@
-"""This version reproduces the results of version 0.1.0, bit for bit."""
+"""This version reproduces recorded results bit for bit: every policy and environment, and version 0.1.0."""
 
 import json
 import shutil
@@ -6,10 +6,26 @@ import shutil
 import pytest
 
 import sameluck as sl
-from recorded import record
+from recorded import pairs, record
 from sameluck.simulation.verification import difference_from_rerun
 
 FACTS = json.loads((record.HERE / "facts.json").read_text(encoding="utf-8"))
+DIGESTS = record.recorded()
+
+
+def test_every_policy_and_environment_is_recorded():
+    found = {key for keys in pairs.keys().values() for key in keys}
+    expected = {key for keys in DIGESTS.values() for key in keys}
+
+    how = "run `python tests/recorded/record.py`, and see in `git diff` that no other line changes"
+    assert sorted(found - expected) == [], f"not recorded in {record.DIGESTS}: {how}"
+    assert sorted(expected - found) == [], f"recorded, and no longer found: {how}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("environment", DIGESTS)
+def test_same_bits_as_recorded(environment):
+    assert record.differences(pairs.digests(environment), DIGESTS[environment]) == []
 
 
 @pytest.fixture(scope="module")

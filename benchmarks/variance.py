@@ -1,14 +1,13 @@
 """Variance of an effect under each way of sharing or removing noise, relative to plain replay.
 
-    python benchmarks/variance.py [--replications 10000] [--json FILE] [--exploration] [--noise] [--contexts]
+    python benchmarks/variance.py [--replications 10000] [--json FILE] [--noise] [--contexts]
 
 Prints a Markdown table of variances relative to plain replay, with standard errors, at horizon 1,000. The
 replications are 20 independent experiments. The jackknife over them gives the standard errors, so these contain the
 errors of fitted coefficients and of rare replications.
 
-With --exploration it prints instead how `adjust="exploration"` changes the variance of an effect that is estimated
-from 20, 50 and 200 replications, for policies against UCB1 on arms that are far from 0, equal, or easy. With --noise
-it prints how shared noise changes the variance of a replication's difference, for pairs of randomised policies.
+With --noise it prints instead how shared noise changes the variance of a replication's difference, for pairs of
+randomised policies.
 
 With --contexts it prints, for policies with contexts, the variance of a replication's difference and the real users
 under the designs naive (users of one's own), time_coupled (the same user in a period) and replay (stacks by cell).
@@ -58,24 +57,9 @@ WAYS = {
     "replay": (sl.Replay(), None),
     "shared noise": (sl.Replay(share_noise=True), None),
     "adjust means": (sl.Replay(), "means"),
-    "adjust exploration": (sl.Replay(), "exploration"),
-    "noise + exploration": (sl.Replay(share_noise=True), "exploration"),
     "pseudo-regret": (sl.Replay(), "all"),  # for comparison: not offered by compare(adjust=)
 }
 EXPERIMENTS = 20
-EXPLORERS = {
-    "Uniform": sl.Uniform(),
-    "DecreasingEpsilonGreedy": sl.DecreasingEpsilonGreedy(),
-    "GradientBandit": sl.GradientBandit(),
-    "EpsilonGreedy": sl.EpsilonGreedy(),
-    "EXP3": sl.EXP3(),
-}
-EXPLORED = {
-    "Gaussian 100, 100.5, 99": sl.Gaussian((100.0, 100.5, 99.0)),
-    "Gaussian 0, 0, 0": sl.Gaussian((0.0, 0.0, 0.0)),
-    "Bernoulli .9 to .1": COINS5,
-}
-COUNTS = (20, 50, 200)
 RANDOMISED = {
     "EpsilonGreedy": sl.EpsilonGreedy(),
     "EpsilonGreedy(0.05)": sl.EpsilonGreedy(0.05),
@@ -115,7 +99,7 @@ def _differences(runs: sl.Runs, environment: object, adjust: str | None) -> np.n
         return (runs.pulls[:, 1, 0] - runs.pulls[:, 0, 0]) @ np.array(environment.means)
     if adjust is None:
         return runs.rewards[:, 1, 0] - runs.rewards[:, 0, 0]
-    return adjusted_differences(runs, ("second", "first"), 0, adjust, predictable=False)
+    return adjusted_differences(runs, ("second", "first"), 0, predictable=False)
 
 
 def ratio_and_error(reduced: np.ndarray, plain: np.ndarray) -> tuple[float, float]:
@@ -123,38 +107,6 @@ def ratio_and_error(reduced: np.ndarray, plain: np.ndarray) -> tuple[float, floa
     without = (reduced.sum() - reduced) / (plain.sum() - plain)
     error = np.sqrt((reduced.size - 1) * np.mean((without - without.mean()) ** 2))
     return float(reduced.mean() / plain.mean()), float(error)
-
-
-def print_exploration(replications: int) -> None:
-    """Print the variance of adjusted effects relative to plain effects, over experiments of each size."""
-    counts = " | ".join(f"{count} replications" for count in COUNTS)
-    print(f"| arms | T | policy | {counts} |\n|---|---|---|{'---|' * len(COUNTS)}")
-    for arms, environment in EXPLORED.items():
-        for horizon in (100, 1_000):
-            experiment = sl.Experiment(
-                policies={"ucb": sl.UCB1(), **EXPLORERS},
-                horizon=horizon,
-                replications=replications,
-                seed=12,
-            )
-            runs = sl.simulate(experiment, environment, detail=True)
-            for name in EXPLORERS:
-                ratios = [_effect_ratio(runs, (name, "ucb"), count) for count in COUNTS]
-                print(f"| {arms} | {horizon:,} | {name} | {' | '.join(ratios)} |", flush=True)
-
-
-def _effect_ratio(runs: sl.Runs, pair: tuple[str, str], count: int) -> str:
-    parts = [runs.part(start, count) for start in range(0, runs.replications, count)]
-    columns = [runs.policies.index(name) for name in pair]
-    adjusted = [
-        adjusted_differences(part, pair, 0, "exploration", predictable=False).mean()
-        for part in parts
-    ]
-    plain = [np.subtract(*part.rewards[:, columns, 0].T).mean() for part in parts]
-    squares, plain_squares = ((x - np.mean(x)) ** 2 for x in (adjusted, plain))
-    ratio = squares.mean() / plain_squares.mean()
-    influence = squares / squares.mean() - plain_squares / plain_squares.mean()
-    return f"{ratio:.3g} ({ratio * influence.std() / np.sqrt(len(parts)):.1g})"
 
 
 def print_noise(replications: int) -> None:
@@ -254,14 +206,10 @@ def main() -> None:
     )
     parser.add_argument("--replications", type=int, default=10_000)
     parser.add_argument("--json", type=Path)
-    parser.add_argument("--exploration", action="store_true")
     parser.add_argument("--noise", action="store_true")
     parser.add_argument("--contexts", action="store_true")
     options = parser.parse_args()
     print(f"$ python {' '.join(sys.argv)}\n")
-    if options.exploration:
-        print_exploration(options.replications)
-        return
     if options.contexts:
         print_contexts(options.replications)
         return

@@ -11,17 +11,14 @@ from sameluck.policies.base import (
     POLICIES,
     Policy,
     is_randomised,
-    prepare,
-    states_probabilities,
     usable_contexts,
 )
 from sameluck.policies.batched import Batched
-from sameluck.policies.external import External
 from sameluck.policies.registry import as_policy
 
 PAGE = Path(__file__).parent.parent / "docs" / "policies.md"
 OTHER_PACKAGES = Path(__file__).parent / "other_packages.md"
-ARMS, HORIZON = 3, 100
+ARMS = 3
 INTRODUCTION = """# Policies
 
 Every policy of sameluck with its exact rule, reference and parameters. `sl.KLUCB(c=3)` and its text form
@@ -39,9 +36,8 @@ Conventions, where books and packages differ:
 * The variance in a confidence bound divides by the number of rewards, not by one less.
 * Bounds and posteriors have a scale; `compare` adds a caution if the rewards have another scale.
 
-*Randomised* policies use random numbers. Policies that *state probabilities* can be compared with
-`adjust="exploration"`. Policies marked *in batches* work within `Batched`, which refuses a policy that learns from
-each single reward.
+*Randomised* policies use random numbers. Policies marked *in batches* work within `Batched`, which refuses a policy
+that learns from each single reward.
 
 """
 REGRET = """
@@ -64,12 +60,10 @@ rewards. `python scripts/regret_figure.py` draws the figure.
 def overview(policy_class: type) -> str:
     """Return the row of a policy in the table."""
     name, policy = policy_class.__name__, as_policy(text_forms.example(policy_class), ARMS)
-    prepared = None if policy_class is External else prepare(policy, ARMS, HORIZON)
     cells = [
         f"[`{name}`](#{name.lower()})",
         f"`{text_forms.write(policy, brief=True)}`",
         mark(is_randomised(policy, ARMS)),
-        mark(prepared is not None and states_probabilities(prepared)),
         mark(may_be_batched(policy)),
         " or ".join(usable_contexts(policy, ARMS)),
     ]
@@ -117,8 +111,8 @@ def page() -> str:
     classes = [item for item in POLICIES.values() if item.__module__.startswith("sameluck.")]
     blocks = [
         INTRODUCTION,
-        "| policy | text form | randomised | states probabilities | in batches | needs users with |\n",
-        "|---|---|---|---|---|---|\n",
+        "| policy | text form | randomised | in batches | needs users with |\n",
+        "|---|---|---|---|---|\n",
         *map(overview, classes),
         REGRET,
         OTHER_PACKAGES.read_text(encoding="utf-8"),

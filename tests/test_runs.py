@@ -407,7 +407,7 @@ def test_some_checkpoints_of_runs_are_what_those_alone_would_be():
     whole = sl.simulate(experiment, "bernoulli(0.7, 0.3)", checkpoints=[5, 10, 30], detail=True)
     some = whole.at([30, 5])
     alone = sl.simulate(experiment, "bernoulli(0.7, 0.3)", checkpoints=[5, 30], detail=True)
-    for name in ("checkpoints", "rewards", "pulls", "interactions", "totals", "exploration_excess"):
+    for name in ("checkpoints", "rewards", "pulls", "interactions", "totals"):
         assert np.array_equal(getattr(some, name), getattr(alone, name))
     for missing in ([7], [5, 6], []):
         with pytest.raises(sl.Invalid, match="these runs report at"):
@@ -454,7 +454,7 @@ def test_a_part_has_the_replications_that_follow_its_start():
 
     assert part.first == again.first == 5
     assert part.experiment == again.experiment
-    for name in ("checkpoints", "rewards", "pulls", "interactions", "totals", "exploration_excess"):
+    for name in ("checkpoints", "rewards", "pulls", "interactions", "totals"):
         assert np.array_equal(getattr(part, name), getattr(again, name))
 
 

@@ -89,7 +89,6 @@ def test_a_renamed_attribute_gives_the_new_name():
     with sl.open("sqlite://") as store:
         live = store.start("name", EXPERIMENT)
     for value, former, now in [
-        (runs, "luck", "exploration_excess"),
         (runs, "stack_depths", "depths"),
         (live, "live", "options"),
     ]:

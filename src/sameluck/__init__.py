@@ -37,7 +37,7 @@ from sameluck.errors import (
     Unplayable,
 )
 from sameluck.experiment import Experiment
-from sameluck.policies.base import POLICIES, Policy, Tally, probabilities, selects
+from sameluck.policies.base import POLICIES, Policy, Tally, selects
 from sameluck.policies.batched import Batched
 from sameluck.policies.contextual.per_level import PerLevel
 from sameluck.policies.epsilon_greedy import EpsilonGreedy
@@ -79,7 +79,7 @@ __all__ = [
     "Unplayable", "VarianceSplit", "VirtualClock", "WindowExtension", "ZeroInflatedLognormal",
     "check_environment", "check_policy", "compare", "contexts", "coverage", "designs", "draws", "expects",
     "open_async", "plan",
-    "probabilities", "python_environment", "race", "rehearse", "restore", "selects", "simulate",
+    "python_environment", "race", "rehearse", "restore", "selects", "simulate",
     "split_variance", "trace", "twin",
 ]
 # fmt: on
@@ -105,7 +105,6 @@ _RENAMED = {  # former names, for the message
     "Joining": "AddedPolicy",
     "Live": "LiveOptions",
     "Rederivation": "LedgerChanges",
-    "chances": "probabilities",
 }
 
 

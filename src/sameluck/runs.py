@@ -24,7 +24,7 @@ from sameluck.files import file_state, write_whole
 from sameluck.frames import Frames
 
 CONTEXTUAL = ("visits", "level_rewards", "regret", "best_pulls")
-_BY_POLICY = ("rewards", "pulls", "totals", "exploration_excess", *CONTEXTUAL)
+_BY_POLICY = ("rewards", "pulls", "totals", *CONTEXTUAL)
 _BY_REPLICATION = (*_BY_POLICY, "interactions", "observed")
 
 
@@ -35,7 +35,7 @@ class KeptFile(NamedTuple):
     state: tuple[int, ...]
 
 
-@renamed_attributes(luck="exploration_excess", stack_depths="depths")
+@renamed_attributes(stack_depths="depths")
 @dataclass(frozen=True, eq=False)
 class Runs(Frames):
     """Outcome of an experiment. Array axes are always replication, policy, checkpoint, arm.
@@ -49,8 +49,6 @@ class Runs(Frames):
         environment: The simulated environment (or its text form); None for real traffic.
         first: The number of the first replication; the others follow it.
         totals: Sum of rewards of each arm (replication, policy, checkpoint, arm); with `simulate(detail=True)`.
-        exploration_excess: Excess of the policy's random choices over their expectation (replication,
-            policy, checkpoint); likewise.
         observed: Every reward of a real user up to the last checkpoint, in the order replication, stack owner
             (see `Design.depths`), cell, position; with live runs. Rewards of a simulation can be read again from
             their addresses.
@@ -75,7 +73,6 @@ class Runs(Frames):
     environment: Environment | None = None
     first: int = 0
     totals: Floats | None = None
-    exploration_excess: Floats | None = None
     observed: Floats | None = None
     seconds: float | None = None
     notes: tuple[str, ...] = ()
@@ -97,7 +94,6 @@ class Runs(Frames):
             and self.pulls.shape == (*shape, self.experiment.n_arms)
             and self.interactions.shape == (shape[0], checkpoints)
             and (self.totals is None or self.totals.shape == self.pulls.shape)
-            and (self.exploration_excess is None or self.exploration_excess.shape == shape)
             and all(array is None or array.shape[:3] == shape for array in self._contextual)
             and (self.observed is None or self.observed.shape == (self.depths.sum(),))
         )
@@ -194,7 +190,7 @@ class Runs(Frames):
     def to_xarray(self) -> Any:
         """Return the arrays as an xarray Dataset, with the experiment in its attributes. Needs `sameluck[data]`."""
         axes = ("replication", "policy", "checkpoint", "arm")
-        names = ("rewards", "pulls", "totals", "exploration_excess", "regret", "best_pulls")
+        names = ("rewards", "pulls", "totals", "regret", "best_pulls")
         arrays = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
         data = {name: (axes[: array.ndim], array) for name, array in arrays.items()}
         data["interactions"] = (("replication", "checkpoint"), self.interactions)
@@ -328,8 +324,8 @@ class Runs(Frames):
             about = json.loads(arrays.pop("about").item())
             experiment = Experiment.from_dict(about["experiment"])
             arrays |= {name: about[name] for name in ("environment", "first")}
-            # In version 0.1 the excess valued an arm at 0 before its first pull: it depended on the rewards' origin.
-            arrays.pop("luck", None)
+            for former in ("luck", "exploration_excess"):  # arrays that versions up to 0.2 saved
+                arrays.pop(former, None)
             arrays |= {"notes": tuple(about.get("notes", ())), "looks": set(about.get("looks", ()))}
             return cls(experiment, **arrays)
         except FileNotFoundError:

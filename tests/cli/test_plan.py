@@ -220,7 +220,7 @@ ARGUMENTS = [
     (("--simultaneous", "checkpoints", "--pairs", "all"), None),
     (("--simultaneous", "both", "--interval", "anytime"), None),
     (("--adjust", "means"), {"adjust": "means"}),
-    (("--adjust", "exploration", "--interval", "anytime"), None),
+    (("--adjust", "means", "--interval", "anytime"), None),
     (("--best",), {"best": True}),
     (("--pairs", "best", "--best", "--level", "0.8"), None),
 ]

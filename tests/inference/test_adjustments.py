@@ -2,7 +2,6 @@
 
 import dataclasses
 import math
-from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -11,24 +10,8 @@ from scipy import stats
 import budget
 import cases
 import sameluck as sl
-from sameluck.compilation.functions import is_builtin
 from sameluck.inference.adjustments import adjusted_differences
 from sameluck.inference.metrics import known_means
-from sameluck.policies.base import (
-    _PROBABILITIES_FUNCTIONS,
-    Tally,
-    fill_probabilities,
-    memory_of,
-    prepare,
-    probabilities,
-    rule_of,
-    select,
-    selects,
-    states_probabilities,
-)
-from sameluck.randomness.samplers import uniform
-from sameluck.randomness.streams import DECISION, at, stream
-from sameluck.simulation.plain_runner import GuardedPolicy
 
 BERNOULLI = sl.Bernoulli((0.9, 0.7, 0.5, 0.3, 0.1))
 GAUSSIAN = sl.Gaussian((1.0, 0.8, -2.0, -3.0, -4.0))
@@ -38,11 +21,6 @@ EXAMPLES = {
         {"a": sl.UCB1(), "b": sl.ThompsonBernoulli(first_plays=1)},
         sl.Bernoulli((0.7, 0.3)),
     ),
-}
-COIN_TOSSERS = {
-    "all": sl.EpsilonGreedy(0.2),
-    "others": sl.EpsilonGreedy(0.2, "others"),
-    "uniform": sl.Uniform(),
 }
 
 
@@ -63,7 +41,7 @@ def example(name, **changes):
 def some_rows(runs, start, stop):
     """The same runs, fewer replications; the recorded numbers keep their places."""
     rows = slice(start, stop)
-    names = ("rewards", "pulls", "interactions", "totals", "exploration_excess")
+    names = ("rewards", "pulls", "interactions", "totals")
     return dataclasses.replace(
         runs, first=runs.first + start, **{name: getattr(runs, name)[rows] for name in names}
     )
@@ -160,7 +138,7 @@ def test_adjusting_by_means_is_the_literal_regression_under_every_design(name, d
 
     expected = cross_fitted_literally(plain, reward_noise_literally(runs, means))
     np.testing.assert_allclose(
-        adjusted_differences(runs, ("b", "a"), 0, "means", predictable=False), expected, atol=1e-8
+        adjusted_differences(runs, ("b", "a"), 0, predictable=False), expected, atol=1e-8
     )
     assert effect.effect == pytest.approx(np.mean(expected), abs=1e-9)
     assert effect.sd == pytest.approx(np.std(expected, ddof=1), rel=1e-9)
@@ -189,7 +167,7 @@ def test_with_a_prior_each_replication_has_the_means_of_its_own_instance(prior):
     np.testing.assert_allclose(known_means(runs), means, rtol=1e-12)
     plain = runs.rewards[:60, 1, 0] - runs.rewards[:60, 0, 0]
     np.testing.assert_allclose(
-        adjusted_differences(some_rows(runs, 0, 60), ("b", "a"), 0, "means", predictable=False),
+        adjusted_differences(some_rows(runs, 0, 60), ("b", "a"), 0, predictable=False),
         cross_fitted_literally(plain, luck[:60].tolist()),
         atol=1e-8,
     )
@@ -245,12 +223,12 @@ def test_under_naive_and_with_means_the_variance_falls_too():
 def test_a_replication_is_adjusted_with_coefficients_of_other_folds_only():
     """Exactly: what a replication earned more is what its adjusted value is more; others of its fold stay."""
     runs = example("example 2", design="naive")
-    before = adjusted_differences(runs, ("b", "a"), 0, "means", predictable=False)
+    before = adjusted_differences(runs, ("b", "a"), 0, predictable=False)
     for row in (0, 13, 59):
         rewards = runs.rewards.copy()
         rewards[row, 1] += 1_000.0
         after = adjusted_differences(
-            dataclasses.replace(runs, rewards=rewards), ("b", "a"), 0, "means", predictable=False
+            dataclasses.replace(runs, rewards=rewards), ("b", "a"), 0, predictable=False
         )
         same_fold = [other for other in range(60) if other % 5 == row % 5 and other != row]
         assert after[row] - before[row] == pytest.approx(1_000.0, abs=1e-9)
@@ -263,7 +241,7 @@ def test_a_replication_is_adjusted_with_coefficients_of_other_folds_only():
 def test_the_anytime_version_uses_past_replications_only(name):
     """Changing a replication changes no adjusted value before it, and its own by exactly as much."""
     runs = example(name, replications=120, design="naive")
-    before = adjusted_differences(runs, ("b", "a"), 0, "means", predictable=True)
+    before = adjusted_differences(runs, ("b", "a"), 0, predictable=True)
     for row in (0, 30, 55, 119):
         rewards, totals = runs.rewards.copy(), runs.totals.copy()
         rewards[row, 1] += 7.0
@@ -272,7 +250,6 @@ def test_the_anytime_version_uses_past_replications_only(name):
             dataclasses.replace(runs, rewards=rewards, totals=totals),
             ("b", "a"),
             0,
-            "means",
             predictable=True,
         )
         assert after[:row].tolist() == before[:row].tolist()
@@ -289,11 +266,9 @@ def test_the_anytime_version_uses_past_replications_only(name):
 def test_more_replications_change_no_earlier_anytime_value(name):
     """Also where their number allows for variates of each policy: 200 of two arms."""
     runs = example(name, replications=260)
-    longest = adjusted_differences(runs, ("b", "a"), 0, "means", predictable=True)
+    longest = adjusted_differences(runs, ("b", "a"), 0, predictable=True)
     for count in (20, 61, 199, 200, 201):
-        prefix = adjusted_differences(
-            some_rows(runs, 0, count), ("b", "a"), 0, "means", predictable=True
-        )
+        prefix = adjusted_differences(some_rows(runs, 0, count), ("b", "a"), 0, predictable=True)
         np.testing.assert_allclose(prefix, longest[:count], atol=1e-12)
 
 
@@ -305,7 +280,7 @@ def test_many_replications_have_a_coefficient_for_each_policy_and_arm():
     plain = runs.rewards[:, 1, 0] - runs.rewards[:, 0, 0]
     assert variates_literally(noise, 200).shape == (200, 4)
     np.testing.assert_allclose(
-        adjusted_differences(runs, ("b", "a"), 0, "means", predictable=False),
+        adjusted_differences(runs, ("b", "a"), 0, predictable=False),
         cross_fitted_literally(plain, noise),
         atol=1e-8,
     )
@@ -338,7 +313,7 @@ def test_adjusting_by_means_raises_no_variance_where_rare_replications_rule(name
         adjusted, plain = (
             np.array([values(part).mean() for part in parts])
             for values in (
-                lambda part: adjusted_differences(part, ("b", "a"), 0, "means", predictable=False),
+                lambda part: adjusted_differences(part, ("b", "a"), 0, predictable=False),
                 lambda part: part.rewards[:, 1, 0] - part.rewards[:, 0, 0],
             )
         )
@@ -354,12 +329,12 @@ def test_adjusting_by_means_raises_no_variance_where_rare_replications_rule(name
 def test_an_arm_first_pulled_late_changes_no_earlier_anytime_value():
     """Past means past: whether an arm has noise to subtract must not depend on later replications either."""
     runs = played({"a": sl.Always(0), "b": sl.Always(1)}, sl.Bernoulli((0.6, 0.5)))
-    before = adjusted_differences(runs, ("b", "a"), 0, "means", predictable=True)
+    before = adjusted_differences(runs, ("b", "a"), 0, predictable=True)
     totals, pulls = runs.totals.copy(), runs.pulls.copy()
     totals[50, 0, 0], pulls[50, 0, 0] = (20.0, 7.0), (50, 10)
     late = dataclasses.replace(runs, totals=totals, pulls=pulls)
 
-    after = adjusted_differences(late, ("b", "a"), 0, "means", predictable=True)
+    after = adjusted_differences(late, ("b", "a"), 0, predictable=True)
 
     assert after[:50].tolist() == before[:50].tolist()
 
@@ -388,21 +363,14 @@ def test_rewards_without_noise_leave_nothing_to_subtract():
 def test_runs_that_cannot_be_adjusted_are_refused_with_a_message():
     runs = example("example 2")
     without_detail = sl.simulate(runs.experiment, EXAMPLES["example 2"][1])
-    for how in ("means", "exploration"):
-        with pytest.raises(sl.Invalid, match=f"adjust='{how}' needs runs of simulate.*detail=True"):
-            sl.compare(without_detail, adjust=how)
+    with pytest.raises(sl.Invalid, match=r"adjust='means' needs runs of simulate.*detail=True"):
+        sl.compare(without_detail, adjust="means")
     with pytest.raises(sl.Invalid, match="unknown adjust 'mean'; did you mean 'means'"):
         sl.compare(runs, adjust="mean")
-
-
-def test_real_traffic_has_exploration_luck_but_no_known_means():
-    runs = played({"a": sl.Uniform(), "b": sl.EpsilonGreedy()}, GAUSSIAN)
-    real = dataclasses.replace(runs, environment=None)
-
+    with pytest.raises(sl.Invalid, match=r"unknown adjust 'exploration'; .*means"):
+        sl.compare(runs, adjust="exploration")
     with pytest.raises(sl.Invalid, match="not for real traffic"):
-        sl.compare(real, adjust="means")
-    effects = [sl.compare(run, adjust="exploration").effects for run in (real, runs)]
-    assert effects[0] == effects[1]
+        sl.compare(dataclasses.replace(runs, environment=None), adjust="means")
 
 
 def test_the_verdict_says_what_the_effect_is_without_adjustment():
@@ -413,289 +381,32 @@ def test_the_verdict_says_what_the_effect_is_without_adjustment():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("environment", [GAUSSIAN, BERNOULLI], ids=cases.name)
-def test_exploration_luck_has_mean_zero(environment):
-    """Both ways to explore and uniform play at three horizons: 9 looks sharing 1e-6.
-
-    3,000 replications see a mean of 0.1 standard deviations of the luck.
-    """
-    runs = played(
-        COIN_TOSSERS, environment, horizon=100, checkpoints=[10, 40, 100], replications=3_000
-    )
-    for column in range(3):
-        for index in range(3):
-            budget.assert_mean(runs.exploration_excess[:, column, index], 0.0, looks=9)
-
-
-@pytest.mark.slow
-def test_the_exploration_adjustment_is_the_literal_regression_on_the_excess():
-    """Of their difference up to 99 replications, of both from 100 on; by folds and by the past."""
-    policies = {"a": sl.EpsilonGreedy(0.1), "b": sl.EpsilonGreedy(0.05)}
-    runs = played(policies, GAUSSIAN, horizon=200, replications=120)
-    plain = runs.rewards[:, 1, 0] - runs.rewards[:, 0, 0]
-    excess = runs.exploration_excess[:, ::-1, 0]
-    for count in (60, 120):
-        part, noise = some_rows(runs, 0, count), excess[:count].tolist()
-        by_folds = adjusted_differences(part, ("b", "a"), 0, "exploration", predictable=False)
-        expected = cross_fitted_literally(plain[:count], noise)
-        np.testing.assert_allclose(by_folds, expected, atol=1e-8)
-    by_past = adjusted_differences(runs, ("b", "a"), 0, "exploration", predictable=True)
-    expected = predictable_literally(plain.tolist(), excess.tolist())
-    np.testing.assert_allclose(by_past, expected, atol=1e-8)
-    assert (by_past != plain).any()
-    with pytest.raises(sl.Invalid, match="adjust='exploration' needs 20 replications, got 19"):
-        adjusted_differences(some_rows(runs, 0, 19), ("b", "a"), 0, "exploration", predictable=True)
-
-
-def test_the_excess_does_not_depend_on_the_origin_of_the_rewards():
-    """Neither does an adjusted effect, up to rounding."""
-    policies = {"a": sl.UCB1(), "b": sl.Uniform(), "c": sl.EpsilonGreedy()}
-    near, far = (
-        played(policies, sl.Gaussian((origin, origin + 0.5, origin - 1)))
-        for origin in (0.0, 1_000.0)
-    )
-    np.testing.assert_allclose(far.exploration_excess, near.exploration_excess, atol=1e-8)
-
-
-EXPLORERS = {
-    "ucb": sl.UCB1(),
-    "uniform": sl.Uniform(),
-    "decreasing": sl.DecreasingEpsilonGreedy(),
-    "gradient": sl.GradientBandit(),
-    "exp3": sl.EXP3(),
-}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("means", [(100.0, 100.5, 99.0), (0.0, 0.0, 0.0)])
-def test_adjusting_for_exploration_raises_no_variance_beyond_chance(means):
-    """The variance of the adjusted effect over 100 experiments of 50 is at most 1.05 of the plain one.
-
-    The bound has 5 standard errors of the log ratio (its influence function) more, at most 0.15 and 0.01: four
-    pairs share a false alarm of 2e-6. The excess with arms valued at 0 before their first pull gave 50 to 120 at the
-    first means; coefficient 1 gives 1.2 to 1.8 at the second.
-    """
-    runs = played(EXPLORERS, sl.Gaussian(means), horizon=100, replications=5_000)
-    parts = [some_rows(runs, start, start + 50) for start in range(0, 5_000, 50)]
-    for pair in (("uniform", "ucb"), ("decreasing", "ucb"), ("gradient", "exp3"), ("exp3", "ucb")):
-        columns = [runs.policies.index(name) for name in pair]
-        adjusted, plain = (
-            np.array([values(part).mean() for part in parts])
-            for values in (
-                lambda part, pair=pair: adjusted_differences(
-                    part, pair, 0, "exploration", predictable=False
-                ),
-                lambda part, columns=columns: np.subtract(*part.rewards[:, columns, 0].T),
-            )
-        )
-        squares, plain_squares = ((x - x.mean()) ** 2 for x in (adjusted, plain))
-        error = budget.standard_error(
-            squares / squares.mean() - plain_squares / plain_squares.mean()
-        )
-        assert error < (0.15 if means[0] else 0.01)
-        assert math.log(squares.mean() / plain_squares.mean()) < math.log(1.05) + 5 * error
-
-
-@pytest.mark.slow
-def test_the_exploration_adjustment_halves_the_variance_of_two_greedy_policies():
-    """Epsilon 0.1 v 0.05 at 1,000 periods: 0.5 of replay's variance, known within a tenth from 1,000 replications."""
-    policies = {"a": sl.EpsilonGreedy(0.1), "b": sl.EpsilonGreedy(0.05)}
-    effect = sl.compare(
-        played(policies, GAUSSIAN, horizon=1_000, replications=1_000), adjust="exploration"
-    ).effects[0]
-
-    assert 0.3 < (effect.sd / effect.plain_sd) ** 2 < 0.75
-
-
-@pytest.mark.slow
-def test_policies_that_state_no_probabilities_have_no_exploration_luck():
-    quiet = {"a": sl.UCB1(), "b": sl.ThompsonBernoulli(), "c": sl.UCBDelta(), "d": sl.Always(1)}
-    quiet["e"] = sl.Batched(sl.UCB1(), 3)
-    runs = played(quiet, BERNOULLI)
-
-    assert (runs.exploration_excess == 0).all()
-    found, plain = sl.compare(runs, adjust="exploration").effects, sl.compare(runs).effects
-    assert [effect.effect for effect in found] == [effect.effect for effect in plain]
-
-
-def probabilities_literally(policy, means, period):
-    """What the rule says: each arm once in order, then epsilon shared out and the rest for the greedy arm."""
-    arms = len(means)
-    if isinstance(policy, sl.Uniform):
-        return [1 / arms] * arms
-    if period <= arms:
-        return [1.0 if arm == period - 1 else 0.0 for arm in range(arms)]
-    best = means.index(max(means))
-    exploring = [arm for arm in range(arms) if policy.explore == "all" or arm != best]
-    return [
-        policy.epsilon / len(exploring) * (arm in exploring) + (1 - policy.epsilon) * (arm == best)
-        for arm in range(arms)
-    ]
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("design", ["replay", "naive", "time_coupled", "replay(share_noise=true)"])
 @pytest.mark.parametrize("environment", [GAUSSIAN, sl.GaussianPrior()], ids=cases.name)
-def test_luck_and_totals_are_those_of_the_trace_summed_in_plain_python(environment, design):
-    """Every arm valued at its mean so far, before its first pull at the mean of all rewards; totals add up."""
+def test_totals_are_those_of_the_trace_summed_in_plain_python(environment, design):
+    checkpoints = [2, 3, 30, 60]
     runs = played(
-        {**COIN_TOSSERS, "ucb": sl.UCB1()},
+        {"greedy": sl.EpsilonGreedy(0.2), "uniform": sl.Uniform(), "ucb": sl.UCB1()},
         environment,
         design=design,
         replications=5,
-        checkpoints=[2, 3, 30, 60],
+        checkpoints=checkpoints,
     )
     for replication in range(5):
         trace = sl.trace(runs.experiment, environment, replication)
-        for column, (name, policy) in enumerate(runs.experiment.policies.items()):
-            trajectory, arms = trace[name], runs.experiment.n_arms
-            luck, totals, pulls = 0.0, [0.0] * arms, [0] * arms
-            for period, (arm, reward) in enumerate(
-                zip(trajectory.arms, trajectory.rewards, strict=True), 1
-            ):
-                means = [t / n if n else 0.0 for t, n in zip(totals, pulls, strict=True)]
-                average = sum(totals) / max(1, sum(pulls))
-                values = [m if n else average for m, n in zip(means, pulls, strict=True)]
-                if name in COIN_TOSSERS:
-                    stated = probabilities_literally(policy, means, period)
-                    luck += values[arm] - sum(p * v for p, v in zip(stated, values, strict=True))
+        for column, name in enumerate(runs.policies):
+            totals = [0.0] * runs.experiment.n_arms
+            steps = zip(trace[name].arms, trace[name].rewards, strict=True)
+            for period, (arm, reward) in enumerate(steps, 1):
                 totals[arm] += float(reward)
-                pulls[arm] += 1
-                if period in runs.checkpoints:
-                    index = runs.checkpoints.tolist().index(period)
-                    found = runs.totals[replication, column, index]
-                    assert runs.exploration_excess[replication, column, index] == pytest.approx(
-                        luck, abs=1e-9
-                    )
+                if period in checkpoints:
+                    found = runs.totals[replication, column, checkpoints.index(period)]
                     assert found.tolist() == pytest.approx(totals, rel=1e-12)
     np.testing.assert_allclose(runs.totals.sum(axis=-1), runs.rewards, rtol=1e-10, atol=1e-9)
 
 
-TALLIES = {
-    "nothing seen": ((0, 0, 0, 0), (0.0, 0.0, 0.0, 0.0)),
-    "one ahead": ((5, 3, 9, 1), (1.0, 2.4, 3.0, -4.0)),
-    "a tie": ((2, 2, 4, 8), (1.0, 1.0, 2.0, 2.0)),
-}
-EVERY_KIND = (
-    *cases.POLICIES_EVERYWHERE,
-    *cases.FIRST_OF_OTHERS,
-    *cases.policy_examples(sl.Batched),
-)
-STATING = [policy for policy in EVERY_KIND if states_probabilities(prepare(policy, 4, 100))]
-
-
-def test_every_stated_chance_is_of_a_policy_that_the_tests_play():
-    ours = {
-        policy_class for policy_class, body in _PROBABILITIES_FUNCTIONS.items() if is_builtin(body)
-    } - {GuardedPolicy}
-
-    prepared = [prepare(policy, arms, 100) for policy in STATING for arms in (4, 100)]
-    rules = [rule_of(policy, 4, 100) for policy in STATING]
-    assert ours == {type(rule) for rule in (*prepared, *rules)}
-    assert {type(policy) for policy in STATING} >= {sl.EpsilonGreedy, sl.Uniform}
-
-
-def tally_after(ready, pulls, totals):
-    """The tally after these pulls, arm by arm; the probabilities of every period before have left its memory."""
-    arms = len(pulls)
-    tally = Tally(*(np.zeros(arms, dtype) for dtype in (int, float, float)), None, 0, 0.0)
-    tally = tally._replace(memory=np.zeros(memory_of(ready, arms)))
-    played = [arm for arm in range(arms) for _ in range(pulls[arm])]
-    for period, arm in enumerate(played, start=1):
-        fill_probabilities(ready, tally, period, np.empty(arms))
-        reward = totals[arm] / pulls[arm]
-        tally.pulls[arm] += 1
-        tally.totals[arm] += reward
-        tally.means[arm] = tally.totals[arm] / tally.pulls[arm]
-        tally = tally._replace(last_arm=arm, last_reward=reward)
-    return tally
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seen", TALLIES)
-@pytest.mark.parametrize("policy", STATING, ids=cases.name)
-def test_stated_probabilities_are_those_of_the_arms_played(policy, seen):
-    """Nonnegative, together 1, and 3,000 choices with new random numbers are spread like that (1e-6 over all cases).
-
-    It sees a chance that is off by a tenth.
-    """
-    ready = prepare(policy, 4, 100)
-    tally = tally_after(ready, *TALLIES[seen])
-    period = int(tally.pulls.sum()) + 1
-    stated = np.full(4, np.nan)
-
-    def before():
-        return tally._replace(memory=tally.memory.copy())
-
-    fill_probabilities(ready, before(), period, stated)
-
-    assert (stated >= 0).all()
-    assert stated.sum() == pytest.approx(1, abs=1e-12)
-    seed, owner = np.uint64(budget.SEED), np.uint64(9)
-    chosen = [
-        int(select(ready, before(), period, stream(seed, DECISION, row, owner)))
-        for row in range(3_000)
-    ]
-    counts = np.bincount(chosen, minlength=4)
-    assert (counts[stated == 0] == 0).all()
-    if (stated > 0).sum() > 1:
-        looks = len(STATING) * len(TALLIES)
-        budget.assert_probabilities(counts[stated > 0], stated[stated > 0], looks=looks)
-
-
-@pytest.fixture
-def own_probabilities():
-    """A test that states probabilities of its own leaves the list as it found it."""
-    before = dict(_PROBABILITIES_FUNCTIONS)
-    yield
-    _PROBABILITIES_FUNCTIONS.clear()
-    _PROBABILITIES_FUNCTIONS.update(before)
-
-
-@pytest.mark.slow
-def test_a_policy_of_ones_own_states_its_probabilities_from_what_it_knew(own_probabilities):
-    """A policy that repeats its last arm half of the time; its tally must be the one it chose with.
-
-    The luck is the literal sum, and its mean over 1,000 replications is zero (1e-6; sees 0.15 standard deviations).
-    """
-
-    class Sticky(NamedTuple):
-        stay: float = 0.5
-
-    @selects(Sticky)
-    def choose(policy, tally, period, noise):
-        if period > 1 and uniform(at(noise, period, 0)) < policy.stay:
-            return np.int64(tally.last_arm)
-        return np.int64(uniform(at(noise, period, 1)) * tally.pulls.size)
-
-    @probabilities(Sticky)
-    def state(policy, tally, period, probabilities):
-        stay = policy.stay if period > 1 else 0.0
-        for arm in range(probabilities.size):
-            probabilities[arm] = (1.0 - stay) / probabilities.size + (
-                stay if arm == tally.last_arm else 0.0
-            )
-
-    runs = played({"it": Sticky(), "other": sl.Uniform()}, GAUSSIAN, replications=1_000)
-    trajectory = sl.trace(runs.experiment, GAUSSIAN, 0)["it"]
-    luck, totals, pulls, last = 0.0, np.zeros(5), np.zeros(5), 0
-    for period, (arm, reward) in enumerate(
-        zip(trajectory.arms, trajectory.rewards, strict=True), 1
-    ):
-        means = np.where(pulls, totals / np.maximum(pulls, 1), totals.sum() / max(1, period - 1))
-        stay = 0.5 if period > 1 else 0.0
-        stated = (1 - stay) / 5 + stay * (np.arange(5) == last)
-        luck += means[arm] - stated @ means
-        totals[arm] += reward
-        pulls[arm] += 1
-        last = arm
-
-    assert runs.exploration_excess[0, 0, 0] == pytest.approx(luck, abs=1e-9)
-    budget.assert_mean(runs.exploration_excess[:, 0, 0], 0.0)
-
-
 def test_detail_is_the_same_bits_for_any_workers_parts_and_file(tmp_path):
-    policies = {**COIN_TOSSERS, "thompson": sl.ThompsonGaussian()}
+    policies = {"greedy": sl.EpsilonGreedy(0.2), "thompson": sl.ThompsonGaussian()}
     whole = played(policies, GAUSSIAN, checkpoints=[20, 60], replications=30)
     options = {"checkpoints": [20, 60], "detail": True}
 
@@ -709,12 +420,10 @@ def test_detail_is_the_same_bits_for_any_workers_parts_and_file(tmp_path):
     others.append(sl.Runs.load(tmp_path / "runs.npz"))
     for other in others:
         assert other.totals.tobytes() == whole.totals.tobytes()
-        assert other.exploration_excess.tobytes() == whole.exploration_excess.tobytes()
         assert other.totals.shape == whole.pulls.shape
-        assert other.exploration_excess.shape == whole.rewards.shape
 
     plain = sl.simulate(whole.experiment, GAUSSIAN, checkpoints=[20, 60])
-    assert plain.totals is plain.exploration_excess is None
+    assert plain.totals is None
     assert plain.rewards.tobytes() == whole.rewards.tobytes()
     assert plain.pulls.tobytes() == whole.pulls.tobytes()
     mixed = sl.simulate(

@@ -182,47 +182,6 @@ def test_batch_of_says_when_rewards_are_seen():
     assert batch_of(sl.Batched(sl.UCB1(), 12)) == 12
 
 
-# --- its probabilities ------------------------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("explore", ["all", "others"])
-def test_probabilities_are_those_of_the_tally_before_the_batch(explore, size):
-    """Summed in plain Python: arms valued at their current means, probabilities from the batch's."""
-    policy = sl.EpsilonGreedy(0.3, explore)
-    experiment = experiment_of(sl.Batched(policy, size))
-    runs = sl.simulate(experiment, GAUSSIAN, detail=True)
-    for replication in range(experiment.replications):
-        path = sl.trace(experiment, GAUSSIAN, replication)["it"]
-        luck, rewards = 0.0, [[], [], []]
-        for period in range(HORIZON):
-            means = [literal_rules.mean(seen) for seen in rewards]
-            if period % size == 0:
-                frozen = means
-            best = frozen.index(max(frozen))
-            candidates = [arm for arm in range(3) if explore == "all" or arm != best]
-            stated = [
-                0.3 / len(candidates) * (arm in candidates) + 0.7 * (arm == best)
-                for arm in range(3)
-            ]
-            if period < 3:
-                stated = [float(arm == period) for arm in range(3)]
-            luck += means[path.arms[period]] - np.dot(stated, means)
-            rewards[path.arms[period]].append(path.rewards[period])
-        assert runs.exploration_excess[replication, 0, 0] == pytest.approx(luck, abs=1e-9)
-
-
-@pytest.mark.slow
-def test_the_exploration_luck_of_a_batched_policy_has_mean_zero():
-    """3,000 replications see a mean of 0.1 standard deviations; false alarm 1e-6."""
-    experiment = experiment_of(sl.Batched(sl.EpsilonGreedy(0.3), 7), replications=3_000)
-
-    budget.assert_mean(
-        sl.simulate(experiment, GAUSSIAN, detail=True).exploration_excess[:, 0, 0], 0.0
-    )
-
-
 # --- its text form ----------------------------------------------------------------------------------------------
 
 

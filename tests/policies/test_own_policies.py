@@ -187,25 +187,6 @@ def test_a_policy_of_ones_own_may_prepare_tables():
     assert sl.Experiment.from_json(experiment.to_json()) == experiment
 
 
-@pytest.mark.slow
-def test_a_probabilities_body_that_cannot_be_run_is_refused_with_its_line():
-    class Vague(NamedTuple):
-        share: float = 0.5
-
-    @sl.selects(Vague)
-    def _(policy, tally, period, noise):
-        return 0
-
-    @sl.probabilities(Vague)
-    def _(policy, tally, period, probabilities):
-        probabilities[0] = policy.shore
-
-    experiment = sl.Experiment(policies={"vague": Vague()}, arms=2, horizon=4, replications=2)
-    message = r"policy 'vague' \(Vague\) cannot be run: Unknown attribute 'shore'.*\(line \d+\)"
-    with pytest.raises(sl.Invalid, match=message):
-        sl.simulate(experiment, sl.Bernoulli((0.5, 0.5)), detail=True)
-
-
 @pytest.mark.parametrize("returned", ["many", np.ones(2), 1.5, -1, None], ids=str)
 def test_a_memory_that_is_no_count_is_refused(returned):
     class Keeper(NamedTuple):
@@ -230,32 +211,6 @@ def test_tables_that_are_none_are_refused():
         sl.simulate(experiment, sl.Bernoulli((0.5, 0.5)))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("stated", [(0.5, 0.4), (1.5, -0.5), (float("nan"), 1.0)], ids=str)
-@pytest.mark.parametrize("batch", [None, 2])
-def test_numbers_that_are_no_probabilities_are_refused(stated, batch):
-    """Used as they are, they would bias `compare(adjust="exploration")`."""
-
-    class Boastful(NamedTuple):
-        first: float = stated[0]
-        second: float = stated[1]
-
-    @sl.probabilities(Boastful)
-    def _(policy, tally, period, probabilities):
-        probabilities[0] = policy.first if period > 2 else 0.25
-        probabilities[1] = policy.second if period > 2 else 0.75
-
-    sl.selects(Boastful)(first_arm)
-    policy = Boastful() if batch is None else sl.Batched(Boastful(), batch)
-    experiment = sl.Experiment(policies={"it": policy}, arms=2, horizon=4, replications=2)
-    values = re.escape(str(list(stated)))
-    message = (
-        rf"policy 'it' \(\w+\): its probabilities in period 3 are {values}, and .* their sum is 1"
-    )
-    with pytest.raises(sl.Invalid, match=message):
-        sl.simulate(experiment, sl.Bernoulli((0.5, 0.5)), detail=True)
-
-
 def test_a_forgotten_class_or_decorator_is_named_with_the_remedy():
     class Forgotten(NamedTuple):
         size: int = 1
@@ -263,7 +218,7 @@ def test_a_forgotten_class_or_decorator_is_named_with_the_remedy():
     def chooses(policy, tally, period, noise):
         return 0
 
-    for decorator in (sl.selects, sl.probabilities, sl.draws):
+    for decorator in (sl.selects, sl.draws):
         remedy = rf"write @sl\.{decorator.__name__}\(MyClass\) above chooses"
         with pytest.raises(sl.Invalid, match=remedy):
             decorator(chooses)

@@ -159,22 +159,6 @@ def test_a_live_policy_plays_the_same_arms(policy):
     np.testing.assert_array_equal(results.trajectory.arms, simulated.arms)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("explore", ["all", "others"])
-def test_chances_of_epsilon_greedy_do_not_depend_on_the_tournament(explore):
-    environment = paying(70, TWO_VALUED)
-    experiment = experiment_of(sl.EpsilonGreedy(0.2, explore), 70, 300)
-    checkpoints, trajectory = np.array([100, 300]), sl.trace(experiment, environment)["it"]
-    one, other = (
-        runner_of(experiment, environment, in_tournament=way).exploration_excess(
-            checkpoints, trajectory
-        )
-        for way in (True, False)
-    )
-    assert one.tolist() == other.tolist()
-    assert one[1] != 0.0
-
-
 def test_more_than_64_arms_meet_in_a_tournament_of_bounded_memory():
     for policy, per_arm in ((sl.UCB1(), 8), (sl.UCBDelta(), 8), (sl.EpsilonGreedy(), 1)):
         loop, tree = (base.prepare(policy, MANY_ARMS + more, 100) for more in (0, 1))

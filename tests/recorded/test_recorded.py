@@ -43,14 +43,12 @@ def test_saved_runs_of_version_0_1_open():
     assert record.runs_facts(sl.Runs.load(record.HERE / "runs.npz")) == FACTS["runs"]
 
 
-def test_the_exploration_excess_of_earlier_versions_is_not_used():
-    """It valued arms without a pull at 0; all else is verified to the bit."""
+def test_saved_runs_of_version_0_1_are_verified_to_the_bit():
+    """They hold an array of the policies' random choices, which is no longer read."""
     runs = sl.Runs.load(record.HERE / "runs.npz")
 
-    assert (runs.totals is None, runs.exploration_excess) == (False, None)
+    assert runs.totals is not None
     assert difference_from_rerun(runs) is None
-    with pytest.raises(sl.Invalid, match=r"needs runs of simulate\(\.\.\., detail=True\) of this"):
-        sl.compare(runs, adjust="exploration")
 
 
 def test_a_database_of_version_0_1_opens_and_continues(tmp_path):

@@ -436,38 +436,6 @@ def test_the_check_can_be_skipped():
         sl.simulate(experiment_of(policy), BERNOULLI, check=1)
 
 
-def divides_the_probabilities(policy, tally, period, probabilities):
-    probabilities[0] = 1.0 / tally.pulls[2]
-
-
-def fills_beyond(policy, tally, period, probabilities):
-    probabilities[tally.pulls.size] = 1.0
-
-
-def denies_what_is_played(policy, tally, period, probabilities):
-    probabilities[0], probabilities[1], probabilities[2] = (
-        (1.0, 0.0, 0.0) if period < 4 else (0.0, 0.5, 0.5)
-    )
-
-
-REFUSED_PROBABILITIES = {
-    divides_the_probabilities: r"cannot be run: it divides by zero: pulls is 0 .*\(line \d+\)",
-    fills_beyond: r"cannot be run: it writes probabilities\[3\], but the indices are 0 to 2 \(line \d+\)",
-    denies_what_is_played: r"its probabilities in period 4 are \[0\.0, 0\.5, 0\.5\], and it played arm 0",
-}
-
-
-@pytest.mark.usefixtures("machine_code_is_not_run")
-@pytest.mark.parametrize("function", REFUSED_PROBABILITIES, ids=lambda function: function.__name__)
-@pytest.mark.parametrize("batched", [False, True], ids=["alone", "batched"])
-def test_probabilities_are_checked_before_machine_code_runs(function, batched):
-    policy = policy_of(lambda policy, tally, period, noise: 0)
-    sl.probabilities(type(policy))(function)
-    experiment = experiment_of(sl.Batched(policy, 3) if batched else policy)
-    with pytest.raises(sl.Invalid, match=REFUSED_PROBABILITIES[function]):
-        sl.simulate(experiment, BERNOULLI, detail=True)
-
-
 def takes_long(policy, tally, period, noise):
     # About a second in machine code, so that the thread does not run until the end of the tests.
     count, number = 0, period

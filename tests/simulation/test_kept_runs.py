@@ -92,11 +92,9 @@ def test_more_replications_later_and_fewer(path):
 def test_some_of_the_replications_and_detail(path):
     some = range(20, 90)
     runs = sl.simulate(experiment_of(), ARMS, replications=some, keep=path, detail=True)
-    assert (runs.first, runs.replications, runs.exploration_excess is None) == (20, 70, False)
+    assert (runs.first, runs.replications, runs.totals is None) == (20, 70, False)
     assert_same(runs, sl.simulate(experiment_of(), ARMS, replications=some))
-    assert (
-        sl.simulate(experiment_of(), ARMS, replications=some, keep=path).exploration_excess is None
-    )
+    assert sl.simulate(experiment_of(), ARMS, replications=some, keep=path).totals is None
 
 
 @pytest.mark.parametrize(

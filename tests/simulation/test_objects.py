@@ -115,7 +115,6 @@ class TestSameLuck:
         runs = sl.simulate(experiment, environment, makers={"bound": Bound}, **options)
 
         assert_same(runs, expected, ARRAYS if not detail else (*ARRAYS, "totals"))
-        assert not detail or (runs.exploration_excess[:, :2] == 0).all()
 
     def test_a_function_of_the_past_needs_no_object(self):
         """It gets the arms it has played and their rewards; without state, one function may be returned to all."""
@@ -205,7 +204,7 @@ class TestAnyWay:
     def test_of_running_gives_the_same_bits(self, forked, design):
         experiment = experiment_with(design=design)
         call = {"checkpoints": [7, 60], "makers": MAKERS, "detail": True}
-        names = (*ARRAYS, "totals", "exploration_excess")
+        names = (*ARRAYS, "totals")
         expected = sl.simulate(experiment, sl.BernoulliPrior(), workers=1, **call)
         for count in (2, 5):
             runs = sl.simulate(experiment, sl.BernoulliPrior(), workers=count, **call)

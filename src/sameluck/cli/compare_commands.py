@@ -196,7 +196,7 @@ def _csv(records: list[dict[str, object]]) -> str:
 @click.option(
     "--best", is_flag=True, default=None, help="Report the policies that may be the best."
 )
-@click.option("--adjust", help="Subtract noise of mean zero: means or exploration.")
+@click.option("--adjust", help="Subtract noise of mean zero: means.")
 @click.option(
     "--split",
     is_flag=True,

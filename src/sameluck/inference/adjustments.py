@@ -1,16 +1,11 @@
 """Control variates: noise of mean zero that is subtracted from differences to lower their variance.
 
-`means` subtracts the arms' rewards minus their true means. It needs the true means, so it is for simulations only.
-`exploration` subtracts the effect of a randomised policy's random choices, each arm valued at its mean so far. It
-needs policies that state their probabilities (`probabilities`).
-
-Both need `simulate(..., detail=True)`. Their coefficients come from ridge regression, and nothing is subtracted
-unless that lowers the variance beyond chance. Both leave the expected effect unchanged: they subtract a martingale at
-a stopping time (the paper's corollary on moments) or a sum of martingale differences, times a coefficient that does
-not depend on the replication it is applied to. Subtracting *all* reward noise with coefficient 1 (comparing
-pseudo-regrets) is a metric, not an adjustment. Under replay it often raises the variance, because reward noise and
-its effect on later choices partly cancel. So does exploration noise with coefficient 1 where the arms are nearly
-equal: their means so far then differ by chance.
+`means` subtracts the arms' rewards minus their true means. It needs the true means, so it is for simulations only,
+and `simulate(..., detail=True)`. The coefficients come from ridge regression, and nothing is subtracted unless that
+lowers the variance beyond chance. It leaves the expected effect unchanged: it subtracts a martingale at a stopping
+time (the paper's corollary on moments), times a coefficient that does not depend on the replication it is applied to.
+Subtracting *all* reward noise with coefficient 1 (comparing pseudo-regrets) is a metric, not an adjustment. Under
+replay it often raises the variance, because reward noise and its effect on later choices partly cancel.
 """
 
 from __future__ import annotations
@@ -34,12 +29,10 @@ SEPARATE_VARIATES = 100  # replications per variate; with fewer, both policies s
 PENALTIES = (0.001, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0)
 MIN_GAIN = 2.0  # standard errors; if the squared errors fall by less, nothing is subtracted
 
-adjustments = ("means", "exploration")
+adjustments = ("means",)
 
 
-def adjusted_differences(
-    runs: Runs, pair: Pair, index: int, adjust: str, *, predictable: bool
-) -> Floats:
+def adjusted_differences(runs: Runs, pair: Pair, index: int, *, predictable: bool) -> Floats:
     """Return the first policy's reward minus the second's in each replication, adjusted by control variates.
 
     `predictable` estimates coefficients from earlier replications only, as the anytime interval requires; otherwise
@@ -47,35 +40,27 @@ def adjusted_differences(
     """
     columns = [runs.policies.index(name) for name in pair]
     plain = runs.rewards[:, columns[0], index] - runs.rewards[:, columns[1], index]
-    if adjust == "exploration":
-        noise = _detail(runs.exploration_excess, adjust)[:, columns, index, None]
-    else:
-        noise = _reward_noise(runs, columns, index)
+    noise = _reward_noise(runs, columns, index)
     needed = max(MIN_REPLICATIONS, MIN_REPLICATIONS_PER_VARIATE * noise.shape[2])
     if plain.size < needed:
-        scope = f" for {runs.experiment.n_arms} arms" if adjust == "means" else ""
-        raise Invalid(f"adjust={adjust!r} needs {needed} replications{scope}, got {plain.size}")
+        raise Invalid(
+            f"adjust='means' needs {needed} replications for {runs.experiment.n_arms} arms, got {plain.size}"
+        )
     if predictable:
         return _adjusted_by_past(plain, noise)
     return _adjusted_by_folds(plain, _variates(noise, plain.size))
 
 
-def _detail(array: Floats | None, adjust: str) -> Floats:
-    if array is None:
-        # A file of an earlier version has totals, but no exploration excess of today's definition.
-        raise Invalid(f"adjust={adjust!r} needs runs of simulate(..., detail=True) of this version")
-    return array
-
-
 def _reward_noise(runs: Runs, columns: list[int], index: int) -> Floats:
     """Return each arm's rewards minus their expectation (replication, policy, arm), whose mean is zero."""
-    totals = _detail(runs.totals, "means")[:, columns, index]
+    if runs.totals is None:
+        raise Invalid("adjust='means' needs runs of simulate(..., detail=True)")
     means = known_means(runs)
     if means is None:
         raise Invalid(
             "adjust='means' needs true means: it is for simulations whose arms do not move, not for real traffic"
         )
-    return totals - means[:, None, :] * runs.pulls[:, columns, index]
+    return runs.totals[:, columns, index] - means[:, None, :] * runs.pulls[:, columns, index]
 
 
 def _variates(noise: Floats, replications: int) -> Floats:

@@ -182,7 +182,7 @@ def differences(runs: Runs, pair: Pair, index: int, request: Request | None = No
     """Return the first policy's reward minus the second's at a checkpoint's index, adjusted if requested."""
     if request is not None and request.adjust is not None:
         predictable = request.interval_method.valid_at_every_look
-        return adjusted_differences(runs, pair, index, request.adjust, predictable=predictable)
+        return adjusted_differences(runs, pair, index, predictable=predictable)
     rewards, control_rewards = _rewards(runs, pair, index)
     return rewards - control_rewards
 

@@ -1,4 +1,4 @@
-"""Registration of policies: `Tally`, `selects`, `probabilities`.
+"""Registration of policies: `Tally` and `selects`.
 
 A select function is a pure function of (policy, tally, period, noise); periods count from 1, arms from 0. It runs as
 plain Python and as machine code. It reads random numbers by address from `noise`, each address once:
@@ -45,7 +45,7 @@ import numpy as np
 
 from sameluck import text_forms
 from sameluck.arrays import Floats, Ints
-from sameluck.compilation.decorators import dispatched, inlined, specialised
+from sameluck.compilation.decorators import dispatched, specialised
 from sameluck.compilation.functions import (
     check_registration,
     compiled_class,
@@ -61,7 +61,6 @@ from sameluck.validation import require_whole
 
 T = TypeVar("T")
 SelectFunction: TypeAlias = Callable[..., int | np.int64]
-ProbabilitiesFunction: TypeAlias = Callable[..., None]
 RepeatsArmFunction: TypeAlias = Callable[..., bool]
 FastForm: TypeAlias = Callable[..., "Policy"]
 
@@ -104,7 +103,6 @@ class RewardScale(NamedTuple):
 
 POLICIES: dict[str, type[Policy]] = {}  # by the name of their text form
 _SELECT_FUNCTIONS: dict[type, SelectFunction] = {}
-_PROBABILITIES_FUNCTIONS: dict[type, ProbabilitiesFunction] = {}
 _REPEATS_ARM_FUNCTIONS: dict[type, RepeatsArmFunction] = {}
 _FAST_FORMS: dict[type, FastForm] = {}
 _ANY_HORIZON = 100  # where only the class of the rule matters
@@ -124,24 +122,6 @@ def selects(policy_class: type) -> Callable[[SelectFunction], SelectFunction]:
         _SELECT_FUNCTIONS[policy_class] = function
         if not is_builtin(function) and not policy_class.__name__.startswith("_"):
             POLICIES[text_forms.name_of(policy_class)] = policy_class
-        return function
-
-    return register
-
-
-def probabilities(policy_class: type) -> Callable[[ProbabilitiesFunction], ProbabilitiesFunction]:
-    """Register the function `(policy, tally, period, probabilities)` that states a policy's selection probabilities.
-
-    It fills `probabilities`, an array with one entry per arm, and uses no randomness. It is called once per period
-    and has a `tally.memory` of its own, 0 in period 1. With it, `compare(adjust="exploration")` removes the noise of
-    the policy's random choices from the effect.
-    """
-    require_class("probabilities", policy_class)
-
-    def register(function: ProbabilitiesFunction) -> ProbabilitiesFunction:
-        arguments = "policy, tally, period, probabilities"
-        check_registration(policy_class, function, POLICIES, "a policy", arguments)
-        _PROBABILITIES_FUNCTIONS[policy_class] = function
         return function
 
     return register
@@ -171,12 +151,8 @@ def as_compiled(prepared: Policy) -> Policy:
     if is_builtin(policy_class) or policy_class not in _SELECT_FUNCTIONS:
         return prepared
     select_function = _SELECT_FUNCTIONS[policy_class]
-    stated = _PROBABILITIES_FUNCTIONS.get(policy_class)
-    functions = [select_function] if stated is None else [select_function, stated]
-    compiled = compiled_class(policy_class, functions)
+    compiled = compiled_class(policy_class, [select_function])
     _SELECT_FUNCTIONS.setdefault(compiled, select_function)
-    if stated is not None:
-        _PROBABILITIES_FUNCTIONS.setdefault(compiled, stated)
     return compiled(*prepared)
 
 
@@ -205,7 +181,7 @@ def _has_select_function(field: object) -> TypeGuard[Policy]:
 
 
 def _innermost(prepared: Policy) -> Policy:
-    # The policy that a batched policy wraps decides whether it is randomised and states its probabilities.
+    # The policy that a batched policy wraps decides whether it is randomised.
     wrapped = [field for field in prepared if _has_select_function(field)]
     return _innermost(wrapped[0]) if wrapped else prepared
 
@@ -232,31 +208,6 @@ def must_repeat(policy: Policy, played: PlayedArm, period: int, noise: Key | Onc
 
 
 specialised(must_repeat, _REPEATS_ARM_FUNCTIONS)
-
-
-def _fill_probabilities(policy: Policy, tally: Tally, period: int, probabilities: Floats) -> None:
-    """Write the probability of each arm in a period into `probabilities`."""
-
-
-fill_probabilities = dispatched(_fill_probabilities, _PROBABILITIES_FUNCTIONS)
-
-
-@inlined
-def are_probabilities(probabilities: Floats) -> bool:
-    """Return whether no entry is negative and their sum is 1, up to rounding."""
-    total, lowest = 0.0, 0.0
-    for arm in range(probabilities.size):
-        total += probabilities[arm]
-        lowest = min(lowest, probabilities[arm])
-    return lowest > -1e-6 and abs(total - 1.0) < 1e-6
-
-
-def states_probabilities(prepared: Policy) -> bool:
-    return type(_innermost(prepared)) in _PROBABILITIES_FUNCTIONS
-
-
-def probabilities_function_of(prepared: Policy) -> ProbabilitiesFunction:
-    return _PROBABILITIES_FUNCTIONS[type(_innermost(prepared))]
 
 
 def is_randomised(policy: Policy, arms: int) -> bool:

@@ -9,11 +9,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from sameluck import text_forms
-from sameluck.arrays import Floats
 from sameluck.compilation.functions import is_builtin
 from sameluck.errors import Invalid, shown
 from sameluck.policies import base
-from sameluck.policies.base import Policy, Tally, fill_probabilities, select
+from sameluck.policies.base import Policy, Tally, select
 from sameluck.policies.external import External
 from sameluck.policies.observations import store_tally, stored_tally, stored_tally_size
 from sameluck.randomness.streams import Key
@@ -36,8 +35,7 @@ class Batched(NamedTuple):
 
     Args:
         policy: The policy, or its text form; not itself batched. A policy that keeps memory needs a `batched` method
-            (`sameluck.policies.base`); built-in policies that learn from single rewards are refused. If the policy
-            states its probabilities, the batched policy does too.
+            (`sameluck.policies.base`); built-in policies that learn from single rewards are refused.
         size: Periods in a batch, 1 to 2^40.
     """
 
@@ -134,12 +132,3 @@ def _select_in_batch(policy: _Batched, tally: Tally, period: int, noise: Key) ->
     if (period - 1) % policy.size == 0:
         store_tally(tally)
     return select(policy.inner, stored_tally(tally), period, noise)
-
-
-@base.probabilities(_Batched)
-def _probabilities_in_batch(
-    policy: _Batched, tally: Tally, period: int, probabilities: Floats
-) -> None:
-    if (period - 1) % policy.size == 0:
-        store_tally(tally)
-    fill_probabilities(policy.inner, stored_tally(tally), period, probabilities)

@@ -8,7 +8,7 @@ import numpy as np
 
 from sameluck.arrays import Floats
 from sameluck.compilation.decorators import branch_hint, inlined
-from sameluck.policies.base import Tally, probabilities, selects
+from sameluck.policies.base import Tally, selects
 from sameluck.randomness.samplers import uniform
 from sameluck.randomness.streams import Bits, Key, at
 from sameluck.validation import require_number, require_one_of
@@ -64,23 +64,6 @@ def explored_arm(best: int, arms: int, bits: Bits) -> np.int64:
     return arm + 1 if arm >= best else arm
 
 
-@probabilities(_Greedy)
-def greedy_probabilities(policy: _Greedy, tally: Tally, period: int, probabilities: Floats) -> None:
-    """Write the probability of each arm."""
-    arms = probabilities.size
-    sharing = arms - 1 if policy.others else arms
-    best = 0
-    for arm in range(1, arms):
-        if tally.means[arm] > tally.means[best]:
-            best = arm
-    for arm in range(arms):
-        if period <= arms:
-            probabilities[arm] = 1.0 if arm == period - 1 else 0.0
-        else:
-            explored = 0.0 if policy.others and arm == best else policy.epsilon / sharing
-            probabilities[arm] = explored + (1.0 - policy.epsilon if arm == best else 0.0)
-
-
 class DecreasingEpsilonGreedy(NamedTuple):
     """Explore with probability min(1, c K / (d^2 t)) in period t (Auer, Cesa-Bianchi and Fischer, 2002, Figure 3).
 
@@ -118,16 +101,3 @@ def _explore_less_and_less(
             branch_hint()
             best, highest = arm, tally.means[arm]
     return best
-
-
-@probabilities(_Exploration)
-def _decreasing_probabilities(
-    policy: _Exploration, tally: Tally, period: int, probabilities: Floats
-) -> None:
-    arms, epsilon = probabilities.size, policy.epsilon[period]
-    best = 0
-    for arm in range(arms):
-        if tally.means[arm] > tally.means[best]:
-            best = arm
-        probabilities[arm] = epsilon / arms
-    probabilities[best] += 1.0 - epsilon

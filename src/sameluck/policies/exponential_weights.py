@@ -9,7 +9,7 @@ import numpy as np
 
 from sameluck.arrays import Floats
 from sameluck.compilation.decorators import branch_hint, inlined
-from sameluck.policies.base import RewardScale, Tally, probabilities, selects
+from sameluck.policies.base import RewardScale, Tally, selects
 from sameluck.randomness.samplers import exponential, uniform
 from sameluck.randomness.streams import Bits, Key, at
 from sameluck.validation import require_flag, require_number
@@ -38,15 +38,6 @@ def _largest_with_gumbel_noise(policy: Softmax, tally: Tally, period: int, noise
             branch_hint()
             best, highest = arm, score
     return best
-
-
-@probabilities(Softmax)
-def _softmax_probabilities(
-    policy: Softmax, tally: Tally, period: int, probabilities: Floats
-) -> None:
-    for arm in range(probabilities.size):
-        probabilities[arm] = tally.means[arm] / policy.temperature
-    fill_softmax(probabilities, probabilities)
 
 
 class GradientBandit(NamedTuple):
@@ -89,15 +80,6 @@ def _draw_by_preferences(policy: GradientBandit, tally: Tally, period: int, nois
     _ascend(policy, tally, period)
     arms = tally.pulls.size
     return draw_arm(tally.memory[arms : 2 * arms], at(noise, period, 0))
-
-
-@probabilities(GradientBandit)
-def _gradient_probabilities(
-    policy: GradientBandit, tally: Tally, period: int, probabilities: Floats
-) -> None:
-    _ascend(policy, tally, period)
-    for arm in range(probabilities.size):
-        probabilities[arm] = tally.memory[probabilities.size + arm]
 
 
 class EXP3(NamedTuple):
@@ -175,15 +157,6 @@ def _reweigh(policy: _ExponentialWeights, tally: Tally, period: int) -> None:
 def _draw_by_weights(policy: _ExponentialWeights, tally: Tally, period: int, noise: Key) -> int:
     _reweigh(policy, tally, period)
     return draw_arm(tally.memory[tally.pulls.size :], at(noise, period, 0))
-
-
-@probabilities(_ExponentialWeights)
-def _weighted_probabilities(
-    policy: _ExponentialWeights, tally: Tally, period: int, probabilities: Floats
-) -> None:
-    _reweigh(policy, tally, period)
-    for arm in range(probabilities.size):
-        probabilities[arm] = tally.memory[probabilities.size + arm]
 
 
 @inlined

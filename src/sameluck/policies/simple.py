@@ -9,7 +9,7 @@ import numpy as np
 
 from sameluck.arrays import Floats
 from sameluck.compilation.decorators import branch_hint
-from sameluck.policies.base import RewardScale, Tally, probabilities, selects
+from sameluck.policies.base import RewardScale, Tally, selects
 from sameluck.policies.fast.rule_tables import natural_logs
 from sameluck.randomness.samplers import uniform
 from sameluck.randomness.streams import Key, at
@@ -23,12 +23,6 @@ class Uniform(NamedTuple):
 @selects(Uniform)
 def _uniform(policy: Uniform, tally: Tally, period: int, noise: Key) -> np.int64:
     return np.int64(uniform(at(noise, period, 0)) * tally.pulls.size)
-
-
-@probabilities(Uniform)
-def _even_probabilities(policy: Uniform, tally: Tally, period: int, probabilities: Floats) -> None:
-    for arm in range(probabilities.size):
-        probabilities[arm] = 1.0 / probabilities.size
 
 
 class Always(NamedTuple):

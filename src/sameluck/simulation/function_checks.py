@@ -34,9 +34,7 @@ from sameluck.policies.base import (
     Policy,
     as_compiled,
     prepare,
-    probabilities_function_of,
     select_function_of,
-    states_probabilities,
 )
 from sameluck.policies.batched import Batched
 from sameluck.simulation.contexts.runner import runner_of
@@ -44,7 +42,7 @@ from sameluck.simulation.loop import Results
 from sameluck.simulation.plain_runner import Deadline, PlainRunner, Stop
 from sameluck.simulation.policy_runner import PolicyRunner
 from sameluck.simulation.refusals import environment_label
-from sameluck.trajectories import Trajectory, empty_trajectory
+from sameluck.trajectories import empty_trajectory
 
 SECONDS, SECONDS_AGAIN = 0.24, 0.03
 PERIODS = 250
@@ -58,7 +56,6 @@ _IMPURE = ("random", "numpy.random", "secrets", "uuid", "time", "datetime")
 _RANDOMNESS = {  # by an argument of a function
     "noise": "take random numbers from noise, as in uniform(at(noise, period, 0))",
     "bits": "take random numbers from bits, as in uniform(bits)",
-    "probabilities": "probabilities are a function of the tally",
     "context": "an expected reward is a function of the context",
 }
 
@@ -70,7 +67,6 @@ class UserFunction(NamedTuple):
     parameters: str
     arms: int
     horizon: int  # 0 for an environment's function, which does not depend on it
-    states_probabilities: bool = False
 
     @property
     def is_of_environment(self) -> bool:
@@ -78,17 +74,14 @@ class UserFunction(NamedTuple):
 
 
 def user_functions(
-    experiment: Experiment, environment: Environment, policy: Policy, *, detail: bool
+    experiment: Experiment, environment: Environment, policy: Policy
 ) -> Iterator[UserFunction]:
-    """Yield the functions of a user's policy and environment; those that state probabilities with `detail`."""
+    """Yield the functions of a user's policy and environment."""
     arms, horizon = experiment.n_arms, experiment.horizon
     if not is_builtin(type(policy)) or isinstance(policy, Batched):
         prepared = as_compiled(prepare(policy, arms, horizon, experiment.context))
         if not is_builtin(select_function_of(prepared)):
             yield UserFunction(select_function_of(prepared), repr(policy), arms, horizon)
-            if detail and states_probabilities(prepared):
-                stated = probabilities_function_of(prepared)
-                yield UserFunction(stated, repr(policy), arms, horizon, states_probabilities=True)
     if not is_builtin(type(environment)):
         parameters = prepared_parameters(environment, experiment.seed, range(1), arms)
         for function in user_functions_of(parameters):
@@ -150,7 +143,6 @@ class Probe(NamedTuple):
 
     runner: PolicyRunner
     results: tuple[Results, ...]  # of the first replications
-    exploration_excess: Floats  # in replication 0, up to each period before the deadline
     functions: frozenset[UserFunction]
     stopped_at: Stop | None = None
 
@@ -165,8 +157,6 @@ class Probe(NamedTuple):
             )
             compiled = self.runner.run(range(replication, replication + 1), periods, trajectory)
             _check_equal_results(self.runner, plain, compiled, COMPILED)
-        if any(function.states_probabilities for function in self.functions):
-            self._compare_probabilities()
         if any(function.is_of_environment for function in self.functions):
             experiment = self.runner.experiment
             check_means(self.runner.environment, experiment.n_arms, experiment.horizon)
@@ -185,26 +175,13 @@ class Probe(NamedTuple):
             error = Misuse(reason, function, stop.line)
             raise Invalid(self.runner.refusals.message(function, error)) from None
 
-    def _compare_probabilities(self) -> None:
-        played, plain = _trajectory_of(self.results[0]), self.exploration_excess
-        compiled = self.runner.exploration_excess(np.arange(1, plain.size + 1), played)
-        if not np.allclose(compiled, plain, rtol=1e-9, atol=1e-9 * np.abs(played.rewards).sum()):
-            raise Invalid(
-                f"{self.runner.refusals.label} states different probabilities {COMPILED}: {RULE}"
-            )
 
-
-def probe_functions(
-    experiment: Experiment, environment: Environment, *, detail: bool = False
-) -> list[Probe]:
-    """Run the user's functions that are not checked yet in plain Python; raise `Invalid` for a function that fails.
-
-    Functions that state probabilities are checked if `detail` is requested.
-    """
+def probe_functions(experiment: Experiment, environment: Environment) -> list[Probe]:
+    """Run the user's functions that are not checked yet in plain Python; raise `Invalid` if one fails."""
     probes: list[Probe] = []
     for stage, name in product(environment.moves_between, experiment.policies):
         policy = experiment.policies[name]
-        functions = frozenset(user_functions(experiment, stage, policy, detail=detail))
+        functions = frozenset(user_functions(experiment, stage, policy))
         if not functions:
             continue
         runner = runner_of(experiment, stage, name)
@@ -243,19 +220,7 @@ def _probe(runner: PolicyRunner, functions: frozenset[UserFunction]) -> Probe:
     second = plain.run(0, periods)
     other = PlainRunner(runner, Deadline(seconds)).run(1, periods)
     _check_equal_results(runner, first, second, "when it is run again")
-    excess = np.empty(0)
-    if any(use.states_probabilities for use in functions):
-        played = _trajectory_of(second)
-        stating = PlainRunner(runner, Deadline(seconds))
-        excess = stating.exploration_excess(periods[: played.arms.size], played)
-    return Probe(runner, (second, other), excess, functions, plain.stopped_at)
-
-
-def _trajectory_of(results: Results) -> Trajectory:
-    """Return the arms and rewards of a replication whose checkpoints are all its first periods."""
-    periods = results.checkpoints.size
-    arms, rewards = _arms(results, periods), np.diff(results.rewards[0], prepend=0.0)
-    return empty_trajectory(periods)._replace(arms=arms, rewards=rewards)
+    return Probe(runner, (second, other), functions, plain.stopped_at)
 
 
 def _arms(results: Results, periods: int) -> Ints:

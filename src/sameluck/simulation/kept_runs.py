@@ -73,15 +73,13 @@ class KeptRuns:
         return replace(earlier, experiment=self.work.experiment, seconds=seconds)
 
     def _of_this(self, kept: Runs) -> Runs:
-        if self.work.detail and kept.exploration_excess is None:
-            raise Invalid("they are without detail, or with an earlier version's")
+        if self.work.detail and kept.totals is None:
+            raise Invalid("they are without detail")
         more = kept.replications < len(self.replications)
         if more and kept.totals is not None and not self.work.detail:
             raise Invalid("they have detail, and the following replications would not")
         earlier = Runs.concat([self.nothing, kept.part(0, len(self.replications))])
-        if self.work.detail:
-            return earlier
-        return replace(earlier, totals=None, exploration_excess=None)
+        return earlier if self.work.detail else replace(earlier, totals=None)
 
     def _other(self, reason: str) -> Invalid:
         return Invalid(
@@ -188,6 +186,6 @@ def _ctrl_c_afterwards() -> Iterator[None]:
 
 
 def _arrays(runs: Runs, other: Runs) -> list[tuple[Floats | Ints, Floats | Ints]]:
-    names = ("rewards", "pulls", "interactions", "totals", "exploration_excess", *CONTEXTUAL)
+    names = ("rewards", "pulls", "interactions", "totals", *CONTEXTUAL)
     pairs = [(getattr(runs, name), getattr(other, name)) for name in names]
     return [(first, second) for first, second in pairs if first is not None and second is not None]

@@ -17,8 +17,6 @@ from sameluck.environments.base import draw, law_at
 from sameluck.policies.base import (
     PlayedArm,
     Policy,
-    are_probabilities,
-    fill_probabilities,
     must_repeat,
     select,
 )
@@ -26,7 +24,6 @@ from sameluck.policies.observations import (
     Observations,
     cell_of,
     loaded,
-    observe,
     reset,
     store,
     tally_of,
@@ -139,44 +136,3 @@ def run_all(
         if failed:
             return replication, failed
     return -1, 0
-
-
-@compiled
-def sum_exploration_excess(
-    policy: Policy,
-    observations: Observations,
-    checkpoints: Ints,
-    trajectory: Trajectory,
-    probabilities: Floats,
-    sums: Floats,
-) -> int:
-    """Sum by how much the random choices exceeded their expectation, each arm valued at its mean so far.
-
-    An arm without a pull is valued at the mean of all rewards so far, so that the sums do not depend on the origin of
-    the rewards. Returns 0, or the first period in which `probabilities` are not valid or exclude the chosen arm.
-    """
-    excess = 0.0
-    earned = 0.0
-    start = 0
-    arm = 0
-    reward = 0.0
-    for checkpoint in range(checkpoints.size):
-        for period in range(start, checkpoints[checkpoint]):
-            tally = tally_of(observations, arm, reward)
-            fill_probabilities(policy, tally, period + 1, probabilities)
-            if not are_probabilities(probabilities):
-                return period + 1
-            arm, reward = trajectory.arms[period], trajectory.rewards[period]
-            if probabilities[arm] <= 0.0:
-                return period + 1
-            # Values are relative to the mean of all rewards, so an arm without a pull has the value 0.
-            average = earned / period if period else 0.0
-            for index in range(probabilities.size):
-                if observations.pulls[index]:
-                    share = (1.0 if index == arm else 0.0) - probabilities[index]
-                    excess += share * (observations.means[index] - average)
-            observe(observations, cell_of(arm), arm, reward)
-            earned += reward
-        sums[checkpoint] = excess
-        start = checkpoints[checkpoint]
-    return 0

@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from sameluck.arrays import Floats, Ints
+from sameluck.arrays import Ints
 from sameluck.environments.base import Environment
 from sameluck.errors import Diverged, Invalid, SameluckError
 from sameluck.experiment import Experiment
@@ -135,10 +135,6 @@ class ObjectRunner:
         """Compile the loop that draws the rewards and the function that computes the seed."""
         self._seed_in(0)
         RewardSource(self.experiment, self.environment, self.name, range(1)).draw(0, 0, 0, 0)
-
-    def exploration_excess(self, checkpoints: Ints, trajectory: Trajectory) -> Floats:
-        """Return zeros: an object does not state its probabilities."""
-        return np.zeros(checkpoints.size)
 
     def _seed_in(self, replication: int) -> int:
         stream_owner = self.experiment.design.noise_owner(self.name)

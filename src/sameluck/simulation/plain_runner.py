@@ -39,13 +39,9 @@ from sameluck.environments.contextual.base import (
     expects,
     write_context,
 )
-from sameluck.errors import Invalid
 from sameluck.policies.base import (
     Policy,
     Tally,
-    fill_probabilities,
-    probabilities,
-    probabilities_function_of,
     replace_innermost,
     select,
     select_function_of,
@@ -62,7 +58,7 @@ from sameluck.randomness.streams import (
     subkey,
     word,
 )
-from sameluck.simulation.loop import Results, sum_exploration_excess
+from sameluck.simulation.loop import Results
 from sameluck.simulation.policy_runner import PolicyRunner
 from sameluck.simulation.refusals import OutOfTime
 from sameluck.text_forms import Parameters, is_parameters
@@ -190,25 +186,6 @@ class PlainRunner:
             draw_in_context(guarded, row, user, arm, word(key, arm))
             expected(guarded, row, user, arm)
 
-    def exploration_excess(self, checkpoints: Ints, trajectory: Trajectory) -> Floats:
-        """Return `PolicyRunner.exploration_excess`, up to the last checkpoint before the deadline."""
-        runner = self.runner
-        sums = np.full(checkpoints.size, np.nan)
-        filled = np.zeros(runner.experiment.n_arms)
-        policy = guarded_policy(runner.policy, self.deadline)
-        try:
-            with self.deadline.checked_in(probabilities_function_of(runner.policy)):
-                period = sum_exploration_excess.function(
-                    policy, runner.empty_observations(), checkpoints, trajectory, filled, sums
-                )
-        except OutOfTime:
-            return sums[np.isfinite(sums)]
-        except Exception as error:
-            function = probabilities_function_of(runner.policy)
-            raise Invalid(runner.refusals.message(function, error)) from error
-        runner.refusals.check_probabilities(filled, trajectory, period)
-        return sums
-
     def _guarded_parameters(self, parameters: Parameters) -> Parameters:
         context = self.runner.experiment.context
         return guarded_parameters(
@@ -306,15 +283,6 @@ def _select_guarded(policy: GuardedPolicy, tally: Tally, period: int, noise: Key
         reason = f"what it returns, {arm!r}, is not a whole number: return an arm's index"
         raise Misuse(reason, select_function_of(inner))
     return int(arm)
-
-
-@probabilities(GuardedPolicy)
-def _fill_guarded(policy: GuardedPolicy, tally: Tally, period: int, probabilities: Floats) -> None:
-    inner, deadline = policy
-    deadline.check()
-    filled = _guarded(probabilities, "probabilities", deadline, writable=True)
-    with np.errstate(divide="raise", invalid="raise"):
-        fill_probabilities(inner, _guarded(tally, "tally", deadline), period, filled)
 
 
 class GuardedParameters(NamedTuple):

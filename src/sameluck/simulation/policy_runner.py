@@ -7,7 +7,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from sameluck.arrays import Floats, Ints
+from sameluck.arrays import Ints
 from sameluck.compilation.functions import is_builtin
 from sameluck.environments.base import Environment, prepared_parameters
 from sameluck.errors import Invalid
@@ -17,9 +17,7 @@ from sameluck.policies.base import (
     as_compiled,
     memory_of,
     prepare,
-    probabilities_function_of,
     select_function_of,
-    states_probabilities,
 )
 from sameluck.policies.observations import Observations
 from sameluck.randomness.streams import OnceKey
@@ -29,7 +27,6 @@ from sameluck.simulation.loop import (
     WorkingArrays,
     run_all,
     run_one,
-    sum_exploration_excess,
 )
 from sameluck.simulation.refusals import Refusals, check_rewards
 from sameluck.text_forms import Parameters
@@ -111,29 +108,6 @@ class PolicyRunner:
     ) -> int:
         """Run a replication in plain Python; return 0, or the period in which the policy chose a wrong arm."""
         return run_one(policy, parameters, noise, arrays, 0, results, trajectory)
-
-    def exploration_excess(self, checkpoints: Ints, trajectory: Trajectory) -> Floats:
-        """Return by how much the policy's random choices exceeded their expectation up to each checkpoint.
-
-        It is the sum over periods of the chosen arm's mean so far minus the expected mean, and its expectation is 0.
-        It is 0 for a policy that is deterministic or does not state its probabilities.
-        """
-        sums = np.zeros(checkpoints.size)
-        if not states_probabilities(self.policy):
-            return sums
-        probabilities = np.zeros(self.experiment.n_arms)
-        observations = self.empty_observations()
-        try:
-            period = sum_exploration_excess(
-                self.policy, observations, checkpoints, trajectory, probabilities, sums
-            )
-        except Exception as error:
-            if self.is_builtin:
-                raise
-            function = probabilities_function_of(self.policy)
-            raise Invalid(self.refusals.message(function, error)) from error
-        self.refusals.check_probabilities(probabilities, trajectory, period)
-        return sums
 
     def parameters(self, replications: range) -> Parameters:
         """Return the environment's parameters in replications, as the draw function takes them."""

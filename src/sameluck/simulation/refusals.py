@@ -23,15 +23,11 @@ from sameluck.errors import AddressReused, Invalid
 from sameluck.experiment import Experiment
 from sameluck.policies.base import (
     Policy,
-    probabilities_function_of,
     select_function_of,
-    states_probabilities,
 )
 from sameluck.text_forms import Parameters
-from sameluck.trajectories import Trajectory
 
 _SELECT_RULE = "a select function returns an arm's index, keeps numbers in tally.memory"
-_PROBABILITIES_RULE = "a probabilities function fills `probabilities`"
 _DRAW_RULE = "a draw function returns a number"
 _CONTEXTS_RULE = "a contexts function fills `context`"
 _EXPECTS_RULE = "an expects function returns a number"
@@ -59,8 +55,6 @@ class Refusals:
         """Return the message for a user's function that must not be run."""
         if function is select_function_of(self.policy):
             return _message(self.full_label, _SELECT_RULE, function, error)
-        if states_probabilities(self.policy) and function is probabilities_function_of(self.policy):
-            return _message(self.full_label, _PROBABILITIES_RULE, function, error)
         return draw_message(self.environment, function, error)
 
     @contextmanager
@@ -98,17 +92,6 @@ class Refusals:
             raise Invalid(
                 f"{self.label} chose an arm outside 0..{self.arms - 1} in period {period} of replication "
                 f"{replication}; its select function must return an arm's index"
-            )
-
-    def check_probabilities(
-        self, probabilities: Floats, trajectory: Trajectory, period: int
-    ) -> None:
-        """Raise `Invalid` for wrong probabilities in a period; 0 stands for no period."""
-        if period != 0:
-            raise Invalid(
-                f"{self.full_label}: its probabilities in period {period} are {probabilities.tolist()}, and it "
-                f"played arm {trajectory.arms[period - 1]}; a probabilities function fills every entry with the "
-                "probability that the select function plays this arm, so that their sum is 1"
             )
 
     def source_of(self, result: str, parameters: Parameters) -> str:

@@ -70,8 +70,7 @@ def simulate(  # noqa: PLR0913 all but two are optional
         map: Runs the tasks elsewhere: an executor's `map`, or `sameluck.adapters.dask.on(client)`. Results may come
             in any order. Tasks take about a second; more `workers` make them smaller.
         replications: Run these only; they may continue where an earlier call ended, for `Runs.concat`.
-        detail: Also record each arm's total reward and the noise of the policies' random choices, for
-            `compare(adjust=...)`.
+        detail: Also record each arm's total reward, for `compare(adjust="means")`.
         check: Check your own policies and environments before they are first run.
         makers: For `External` policies: name -> function of a seed that returns the policy, a Python object.
         keep: A file, as `Runs.save` writes it. If the call is interrupted, by Ctrl-C for example, it holds the
@@ -107,7 +106,7 @@ def checked_work(
     require_flag("detail", detail)
     if experiment.context is not None and detail:
         raise Invalid(
-            "detail=True is for compare(adjust=...), which is not defined with contexts; leave it out"
+            "detail=True is for compare(adjust='means'), which is not defined with contexts; leave it out"
         )
     check_memory(experiment, len(numbers), horizons, detail=detail)
     return Work(experiment, environment, horizons, numbers, detail, makers_by_policy)
@@ -147,7 +146,7 @@ class Simulation:
         work, probes = self.work, []
         if self._check:
             experiment = with_select_functions(work.experiment, work.makers)
-            probes = probe_functions(experiment, work.environment, detail=work.detail)
+            probes = probe_functions(experiment, work.environment)
             self._seconds_per_step = self._check_objects()
         if self.map_like is None:
             load_compiler()

@@ -83,7 +83,6 @@ class TaskResult(NamedTuple):
     pulls: Sequence[Ints]  # (replication, checkpoint, arm)
     pairs: Ints | None = None  # period-arm pairs (replication, checkpoint), if indexed by period
     totals: Sequence[Floats] = ()
-    exploration_excess: Sequence[Floats] = ()
     contextual: Mapping[str, Sequence[Values]] = {}  # arrays of `CONTEXT_ARRAYS` by name
 
 
@@ -188,9 +187,6 @@ def _run_recorded(work: Work, task: Task, runners: Sequence[Runner]) -> TaskResu
             result.rewards[k][row], result.pulls[k][row] = run.rewards[0], run.pulls[0]
             if work.detail:
                 result.totals[k][row] = _totals(work, trajectory)
-                result.exploration_excess[k][row] = runner.exploration_excess(
-                    work.checkpoints, trajectory
-                )
         if result.pairs is not None:
             _fill_pairs(work, trajectories, result.pairs[row])
     return result
@@ -206,7 +202,6 @@ def _empty_result(work: Work, task: Task) -> TaskResult:
         [np.empty(by_arm, np.int64) for _ in policies],
         np.empty(shape, np.int64) if work.experiment.counts_pairs else None,
         [np.empty(by_arm) for _ in policies if work.detail],
-        [np.empty(shape) for _ in policies if work.detail],
     )
 
 
@@ -250,7 +245,6 @@ class Assembly:
         self.pulls: Ints = np.empty(by_arm, np.int64)
         self.interactions: Ints = np.empty((shape[0], shape[2]), np.int64)
         self.totals: Floats | None = np.empty(by_arm) if work.detail else None
-        self.exploration_excess: Floats | None = np.empty(shape) if work.detail else None
         self.contextual: dict[str, Any] = {}  # arrays
 
     def add(self, task: Task, result: TaskResult) -> None:
@@ -261,9 +255,8 @@ class Assembly:
             column = names.index(name)
             self.rewards[rows, column] = result.rewards[k]
             self.pulls[rows, column] = result.pulls[k]
-            if self.totals is not None and self.exploration_excess is not None:
+            if self.totals is not None:
                 self.totals[rows, column] = result.totals[k]
-                self.exploration_excess[rows, column] = result.exploration_excess[k]
             for array_name, arrays in result.contextual.items():
                 self._contextual_array(array_name, arrays[k])[rows, column] = arrays[k]
         if result.pairs is not None:
@@ -296,6 +289,5 @@ class Assembly:
             work.environment,
             work.replications.start,
             self.totals,
-            self.exploration_excess,
             **{name: array for name, array in self.contextual.items() if array.shape[-1]},
         )

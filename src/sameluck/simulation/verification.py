@@ -12,7 +12,7 @@ from sameluck.environments.base import ENVIRONMENTS, EnvironmentLike
 from sameluck.environments.registry import as_environment
 from sameluck.environments.stated_means import check_means
 from sameluck.errors import Invalid
-from sameluck.experiment import Experiment, capabilities_of
+from sameluck.experiment import Experiment
 from sameluck.policies.base import POLICIES, Policy, check_context
 from sameluck.policies.external import Makers
 from sameluck.policies.registry import as_policy
@@ -29,7 +29,7 @@ _DEFAULT_ENVIRONMENTS = (
     "logistic_prior(3, shared=true)",
     "by_level(bernoulli_prior(a=1), bernoulli_prior(a=1))",
 )
-_ARRAYS = ("rewards", "pulls", "interactions", "totals", "exploration_excess", *CONTEXTUAL)
+_ARRAYS = ("rewards", "pulls", "interactions", "totals", *CONTEXTUAL)
 
 
 def check_policy(
@@ -44,8 +44,7 @@ def check_policy(
 
     Its parameters are valid and survive its text form. In every period it chooses an arm that exists. It is a
     function of its seed and its rewards: a second run repeats the first, compiled code gives the arms of plain
-    Python, no random number is read twice, and its functions use no clock and no global randomness. The probabilities
-    it states, if any, are probabilities under which the arms it played are possible.
+    Python, no random number is read twice, and its functions use no clock and no global randomness.
 
     Args:
         policy: The policy, or its text form.
@@ -62,9 +61,7 @@ def check_policy(
     )
     world = as_environment(environment or _default_environment(checked, arms))
     trace(experiment, world, guard=True, makers=makers)
-    # Probabilities are checked with detail, which contexts do not have.
-    has_contexts = capabilities_of(world).has_contexts
-    simulate(experiment, world, detail=not has_contexts, makers=makers)
+    simulate(experiment, world, makers=makers)
 
 
 def _default_environment(policy: Policy, arms: int) -> str:

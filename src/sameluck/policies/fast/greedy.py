@@ -19,7 +19,6 @@ from sameluck.policies.base import (
     Policy,
     Tally,
     fast_form,
-    probabilities,
     repeats_arm,
     selects,
 )
@@ -28,7 +27,6 @@ from sameluck.policies.epsilon_greedy import (
     WHICH_ARM,
     EpsilonGreedy,
     explored_arm,
-    greedy_probabilities,
 )
 from sameluck.policies.fast import tournament
 from sameluck.randomness.samplers import uniform
@@ -59,10 +57,6 @@ class TournamentGreedy(NamedTuple):
 def _fast_greedy(rule: tuple[float, bool], arms: int) -> Policy:
     form = TournamentGreedy if arms > tournament.MANY_ARMS else CeilingGreedy
     return form(*rule)
-
-
-probabilities(CeilingGreedy)(greedy_probabilities)
-probabilities(TournamentGreedy)(greedy_probabilities)
 
 
 @selects(CeilingGreedy)

@@ -21,7 +21,7 @@ import numpy as np
 from core import Goals, interleaved, machine
 from sameluck import Bernoulli, Experiment, Gaussian, simulate
 from sameluck.policies.fast import tournament
-from sameluck.simulation.policy_runner import PolicyRunner
+from sameluck.simulation.compiled_runner import CompiledRunner
 
 SEED = 7
 LOOP = "  its loop over all arms"
@@ -71,7 +71,7 @@ def runner_of(policy, arms, horizon, *, loop_over_all):
         if loop_over_all:
             looping(stack)
         experiment = experiment_of(policy, arms, horizon, 1)
-        return PolicyRunner(experiment, environment_of(policy, arms), policy)
+        return CompiledRunner(experiment, environment_of(policy, arms), policy)
 
 
 def by_arms(size, goals):

@@ -85,7 +85,7 @@ def variances(case: tuple, design: object, adjust: str | None, replications: int
         design=design,
         seed=11,
     )
-    runs = sl.simulate(experiment, environment, detail=adjust is not None)
+    runs = sl.simulate(experiment, environment)
     count = replications // EXPERIMENTS
     values = [
         _differences(runs.part(number * count, count), environment, adjust)

@@ -71,7 +71,7 @@ experiment = sl.Experiment(
     policies={"new": "last_arm", "object": sl.LastArm(), "batched": "batched(last_arm, size=3)"},
     arms=2, horizon=4, replications=2,
 )
-runs = sl.simulate(experiment, "fixed(1, 2)", detail=True)
+runs = sl.simulate(experiment, "fixed(1, 2)")
 with tempfile.NamedTemporaryFile(suffix=".npz") as file:
     runs.save(file.name)
     kept = sl.Runs.load(file.name)

@@ -404,9 +404,9 @@ def test_some_checkpoints_of_runs_are_what_those_alone_would_be():
     experiment = sl.Experiment(
         policies={"a": "ucb1", "b": "uniform"}, arms=2, horizon=30, replications=3
     )
-    whole = sl.simulate(experiment, "bernoulli(0.7, 0.3)", checkpoints=[5, 10, 30], detail=True)
+    whole = sl.simulate(experiment, "bernoulli(0.7, 0.3)", checkpoints=[5, 10, 30])
     some = whole.at([30, 5])
-    alone = sl.simulate(experiment, "bernoulli(0.7, 0.3)", checkpoints=[5, 30], detail=True)
+    alone = sl.simulate(experiment, "bernoulli(0.7, 0.3)", checkpoints=[5, 30])
     for name in ("checkpoints", "rewards", "pulls", "interactions", "totals"):
         assert np.array_equal(getattr(some, name), getattr(alone, name))
     for missing in ([7], [5, 6], []):
@@ -444,13 +444,9 @@ def test_a_part_has_the_replications_that_follow_its_start():
         policies={"a": sl.UCB1(), "b": sl.Uniform()}, arms=2, horizon=9, replications=12
     )
     bandit = sl.Bernoulli([0.4, 0.6])
-    whole = sl.simulate(
-        experiment, bandit, checkpoints=[4, 9], detail=True, replications=range(2, 12)
-    )
+    whole = sl.simulate(experiment, bandit, checkpoints=[4, 9], replications=range(2, 12))
     part = whole.part(3, 4)
-    again = sl.simulate(
-        experiment, bandit, checkpoints=[4, 9], detail=True, replications=range(5, 9)
-    )
+    again = sl.simulate(experiment, bandit, checkpoints=[4, 9], replications=range(5, 9))
 
     assert part.first == again.first == 5
     assert part.experiment == again.experiment

@@ -24,8 +24,8 @@ from sameluck.files import file_state, write_whole
 from sameluck.frames import Frames
 
 CONTEXTUAL = ("visits", "level_rewards", "regret", "best_pulls")
-_BY_POLICY = ("rewards", "pulls", "totals", *CONTEXTUAL)
-_BY_REPLICATION = (*_BY_POLICY, "interactions", "observed")
+POLICY_ARRAYS = ("rewards", "pulls", "totals", *CONTEXTUAL)  # with an axis of policies
+_BY_REPLICATION = (*POLICY_ARRAYS, "interactions", "observed")
 
 
 class KeptFile(NamedTuple):
@@ -48,7 +48,7 @@ class Runs(Frames):
         interactions: Real users the design spends up to each checkpoint (replication, checkpoint).
         environment: The simulated environment (or its text form); None for real traffic.
         first: The number of the first replication; the others follow it.
-        totals: Sum of rewards of each arm (replication, policy, checkpoint, arm); with `simulate(detail=True)`.
+        totals: Sum of rewards of each arm (replication, policy, checkpoint, arm); in simulations.
         observed: Every reward of a real user up to the last checkpoint, in the order replication, stack owner
             (see `Design.depths`), cell, position; with live runs. Rewards of a simulation can be read again from
             their addresses.
@@ -229,7 +229,7 @@ class Runs(Frames):
             raise Invalid(
                 f"these runs report at {self.checkpoints.tolist()}, not at all of {list(checkpoints)}"
             )
-        present = {name: getattr(self, name) for name in _BY_POLICY}
+        present = {name: getattr(self, name) for name in POLICY_ARRAYS}
         return replace(
             self,
             checkpoints=self.checkpoints[indices],

@@ -267,6 +267,16 @@ def _by_name(parameters_class: type, call: Call, text: str) -> dict[str, object]
     return fields
 
 
+def with_sample(text: str) -> Callable[[type[T]], type[T]]:
+    """Give a class the text form that messages and listings show, where its fields have no defaults."""
+
+    def give(parameters_class: Any) -> Any:
+        parameters_class.sample = text
+        return parameters_class
+
+    return give
+
+
 def example(parameters_class: type) -> str:
     """Return a short text form for messages and listings: the class's `sample`, or its defaults or fields."""
     if isinstance(sample := getattr(parameters_class, "sample", None), str):

@@ -239,7 +239,6 @@ def test_compare_takes_the_arguments_of_the_python_function(words, arguments, ca
         experiment(policies=policies, replications=30),
         ENVIRONMENT,
         checkpoints=[50, 100],
-        detail="adjust" in arguments,
     )
     expected = sl.compare(runs, **arguments)
     base = ("compare", *NAMES, "epsilon_greedy", *TWO[2:], "--replications", "30")

@@ -7,7 +7,7 @@ import pytest
 
 import sameluck as sl
 from sameluck.environments.base import draw, prepared_parameters
-from sameluck.policies.observations import empty_observations, observe, tally_of
+from sameluck.policies.observations import empty_observations, no_context, observe, tally_of
 from sameluck.randomness.samplers import normal, uniform
 from sameluck.randomness.streams import (
     ALL_POLICIES,
@@ -51,7 +51,7 @@ class Alone:
         self.period += 1
         rule = self.policy if not hasattr(self.policy, "prepare") else self.policy.prepare(2, 60)
         return sl.policies.base.select(
-            rule, tally_of(self.observations, *self.last), self.period, self.key
+            rule, tally_of(self.observations, *self.last, no_context()), self.period, self.key
         )
 
     def learn(self, arm, reward):
@@ -85,7 +85,7 @@ def walk_levels(experiment, replication):
             position = period - 1 if design.indexed_by_period else visits[level, arm]
             visits[level, arm] += 1
             bits = word(subkey(rewards, level * 2 + arm), position)
-            reward = draw(prepared_parameters(BY_LEVEL[level], 0, range(1), 2), 0, arm, bits)
+            reward = draw(prepared_parameters(BY_LEVEL[level], 0, range(1), 2), 0, None, arm, bits)
             learners[place].learn(arm, reward)
             entries.add((owner, level, arm, position))
             path.append((level, arm, reward))

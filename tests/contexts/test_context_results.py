@@ -254,8 +254,8 @@ def test_requests_without_a_meaning_are_refused(source, request_, message, reque
         compared(request.getfixturevalue(source), **request_)
 
 
-def test_details_and_twins_are_refused(shop_runs):
+def test_twins_and_adjustments_are_refused(shop_runs):
     with pytest.raises(sl.Invalid, match="the users of Linear have contexts"):
         sl.twin(shop_runs)
-    with pytest.raises(sl.Invalid, match="not defined with contexts"):
-        sl.simulate(BLIND, SHOP, detail=True)
+    with pytest.raises(sl.Invalid, match="the users of Linear have contexts"):
+        sl.compare(shop_runs, adjust="means")

@@ -6,7 +6,7 @@ import pytest
 import cases
 import sameluck as sl
 from sameluck.policies.base import is_randomised
-from sameluck.simulation.contexts.runner import runner_of
+from sameluck.simulation.compiled_runner import CompiledRunner
 from sameluck.simulation.plain_runner import PlainRunner
 from sameluck.simulation.preconditions import fitted
 from sameluck.trajectories import empty_trajectory
@@ -23,8 +23,8 @@ COMPILED = [sl.UCB1(), sl.UCBTuned(), sl.ThompsonBernoulli(), sl.EXP3()]
 def run_plainly(policy, environment):
     """Return the trajectory of a policy; a random number that is read twice raises."""
     experiment = sl.Experiment(policies={"it": policy}, horizon=HORIZON, replications=1, seed=5)
-    runner = runner_of(*fitted(experiment, environment), "it")
-    trajectory = empty_trajectory(HORIZON, runner.experiment)
+    runner = CompiledRunner(*fitted(experiment, environment), "it")
+    trajectory = empty_trajectory(HORIZON, runner.setting.experiment)
     PlainRunner(runner).run(0, np.array([HORIZON]), trajectory)
     return trajectory
 

@@ -8,8 +8,8 @@ import sameluck as sl
 from budget import SEED, assert_distribution, assert_probabilities
 from distributions import DISTRIBUTIONS, ZERO
 from sameluck.environments.base import draw
+from sameluck.simulation.compiled_runner import CompiledRunner
 from sameluck.simulation.plain_runner import PlainRunner
-from sameluck.simulation.policy_runner import PolicyRunner
 from sameluck.simulation.rewards import RewardSource, bits_at
 
 EVERY = pytest.mark.parametrize("environment", DISTRIBUTIONS, ids=cases.name)
@@ -91,7 +91,7 @@ def test_compiled_is_plain_python(environment):
     source = RewardSource(experiment, environment, "it", range(1))
     for arm in range(3):
         bits = [bits_at(experiment, 0, "it", arm, position) for position in range(300)]
-        plain = [float(draw(source.parameters, 0, arm, word)) for word in bits]
+        plain = [float(draw(source.parameters, 0, None, arm, word)) for word in bits]
         assert source.draw(0, arm, 0, 300) == plain
 
 
@@ -99,7 +99,7 @@ def test_compiled_is_plain_python(environment):
 @EVERY
 def test_the_loop_is_plain_python(environment):
     """Each period, bit for bit."""
-    runner = PolicyRunner(experiment_of(60), environment, "it")
+    runner = CompiledRunner(experiment_of(60), environment, "it")
     checkpoints, replications = np.arange(1, 61), range(3, 5)
     compiled = runner.run(replications, checkpoints)
 

@@ -13,8 +13,8 @@ from budget import SEED, assert_distribution, assert_probabilities
 from distributions import Mixed, lognormal
 from sameluck.environments.base import draw, law_at, prepared_parameters
 from sameluck.environments.registry import as_environment
+from sameluck.simulation.compiled_runner import CompiledRunner
 from sameluck.simulation.plain_runner import PlainRunner
-from sameluck.simulation.policy_runner import PolicyRunner
 from sameluck.simulation.rewards import RewardSource, bits_at
 
 ARMS = sl.Bernoulli((0.9, 0.2)), sl.Bernoulli((0.1, 0.2))
@@ -89,7 +89,7 @@ def test_every_reward_of_a_simulation_has_the_law_of_its_period(environment, des
     plain = []
     for period, (arm, position) in enumerate(zip(one.arms, one.positions, strict=True), 1):
         bits = bits_at(experiment, 2, "it", int(arm), int(position))
-        plain.append(float(draw(law_at(law, period), 0, int(arm), bits)))
+        plain.append(float(draw(law_at(law, period), 0, None, int(arm), bits)))
     assert one.rewards.tolist() == plain
     arms = one.arms.tolist()
     makers = {"known": lambda _: lambda past, _: arms[len(past)]}
@@ -100,7 +100,7 @@ def test_every_reward_of_a_simulation_has_the_law_of_its_period(environment, des
 @pytest.mark.slow
 def test_an_arm_that_is_played_again_without_selecting_it_has_the_law_of_each_period():
     """The compiled loop stays with an arm of UCB1 that is sure to be chosen; plain Python selects in every period."""
-    runner = PolicyRunner(experiment_of(horizon=400, it=sl.UCB1(alpha=0.1)), SWITCHING, "it")
+    runner = CompiledRunner(experiment_of(horizon=400, it=sl.UCB1(alpha=0.1)), SWITCHING, "it")
     periods = np.arange(1, 401)
     compiled, plain = runner.run(range(1), periods), PlainRunner(runner).run(0, periods)
     assert np.array_equal(compiled.rewards, plain.rewards)
@@ -173,7 +173,7 @@ def test_realised_regret_is_against_the_best_arm_of_each_period():
             sl.compare(runs, metric=metric)
     assert sl.compare(runs).policies[0].regret is None
     with pytest.raises(sl.Invalid, match="arms do not move"):
-        sl.compare(sl.simulate(experiment_of(), SWITCHING, detail=True), adjust="means")
+        sl.compare(sl.simulate(experiment_of(), SWITCHING), adjust="means")
 
 
 class Lopsided(NamedTuple):

@@ -25,12 +25,11 @@ EXAMPLES = {
 
 
 def played(policies, environment, **changes):
-    """Runs with detail."""
     settings = {"arms": 3, "horizon": 60, "replications": 60, "seed": budget.SEED, **changes}
     checkpoints = settings.pop("checkpoints", None)
     settings["arms"] = getattr(environment, "arms", None) or settings["arms"]
     experiment = sl.Experiment(policies=policies, **settings)
-    return sl.simulate(experiment, environment, checkpoints=checkpoints, detail=True)
+    return sl.simulate(experiment, environment, checkpoints=checkpoints)
 
 
 def example(name, **changes):
@@ -159,7 +158,7 @@ def test_with_a_prior_each_replication_has_the_means_of_its_own_instance(prior):
     policies = {"a": sl.UCB1(), "b": sl.EpsilonGreedy()}
     settings = {"policies": policies, "arms": 3, "horizon": 40, "replications": 2_000}
     experiment = sl.Experiment(**settings, seed=budget.SEED)
-    runs = sl.simulate(experiment, prior, replications=range(7, 1_207), detail=True)
+    runs = sl.simulate(experiment, prior, replications=range(7, 1_207))
 
     means = [prior.instance(experiment.seed, 7 + row, 3).means for row in range(1_200)]
     luck = np.array(reward_noise_literally(runs, means))
@@ -362,9 +361,8 @@ def test_rewards_without_noise_leave_nothing_to_subtract():
 
 def test_runs_that_cannot_be_adjusted_are_refused_with_a_message():
     runs = example("example 2")
-    without_detail = sl.simulate(runs.experiment, EXAMPLES["example 2"][1])
-    with pytest.raises(sl.Invalid, match=r"adjust='means' needs runs of simulate.*detail=True"):
-        sl.compare(without_detail, adjust="means")
+    with pytest.raises(sl.Invalid, match="needs each arm's total reward, which these runs do not"):
+        sl.compare(dataclasses.replace(runs, totals=None), adjust="means")
     with pytest.raises(sl.Invalid, match="unknown adjust 'mean'; did you mean 'means'"):
         sl.compare(runs, adjust="mean")
     with pytest.raises(sl.Invalid, match=r"unknown adjust 'exploration'; .*means"):
@@ -405,10 +403,10 @@ def test_totals_are_those_of_the_trace_summed_in_plain_python(environment, desig
     np.testing.assert_allclose(runs.totals.sum(axis=-1), runs.rewards, rtol=1e-10, atol=1e-9)
 
 
-def test_detail_is_the_same_bits_for_any_workers_parts_and_file(tmp_path):
+def test_totals_are_the_same_bits_for_any_workers_parts_and_file(tmp_path):
     policies = {"greedy": sl.EpsilonGreedy(0.2), "thompson": sl.ThompsonGaussian()}
     whole = played(policies, GAUSSIAN, checkpoints=[20, 60], replications=30)
-    options = {"checkpoints": [20, 60], "detail": True}
+    options = {"checkpoints": [20, 60]}
 
     others = [sl.simulate(whole.experiment, GAUSSIAN, workers=many, **options) for many in (1, 3)]
     parts = [
@@ -422,11 +420,5 @@ def test_detail_is_the_same_bits_for_any_workers_parts_and_file(tmp_path):
         assert other.totals.tobytes() == whole.totals.tobytes()
         assert other.totals.shape == whole.pulls.shape
 
-    plain = sl.simulate(whole.experiment, GAUSSIAN, checkpoints=[20, 60])
-    assert plain.totals is None
-    assert plain.rewards.tobytes() == whole.rewards.tobytes()
-    assert plain.pulls.tobytes() == whole.pulls.tobytes()
-    mixed = sl.simulate(
-        whole.experiment, GAUSSIAN, replications=range(11, 30), checkpoints=[20, 60], detail=False
-    )
-    assert sl.Runs.concat([parts[0], mixed]).totals is None
+    of_another_version = dataclasses.replace(parts[1], totals=None)
+    assert sl.Runs.concat([parts[0], of_another_version]).totals is None

@@ -311,7 +311,7 @@ def calls_of(function):
 def test_printing_reads_what_compare_computed(options):
     """No random number is drawn, nothing is simulated, no interval is computed again."""
     experiment = EXPERIMENT.replace(replications=20)
-    runs = sl.simulate(experiment, sl.Bernoulli([0.6, 0.4]), checkpoints=[25, 50], detail=True)
+    runs = sl.simulate(experiment, sl.Bernoulli([0.6, 0.4]), checkpoints=[25, 50])
     result = sl.compare(runs, **options)
     shows = (result.__str__, result.__repr__, result._repr_html_, result.to_latex, result.to_dicts)
     for show in shows:

@@ -14,8 +14,8 @@ from sameluck.live.engine.walker import CompiledWalker, PreparedPolicy, empty_re
 from sameluck.policies import base
 from sameluck.policies.fast import tournament
 from sameluck.policies.fast.tournament import MANY_ARMS
+from sameluck.simulation.compiled_runner import CompiledRunner
 from sameluck.simulation.plain_runner import PlainRunner
-from sameluck.simulation.policy_runner import PolicyRunner
 
 POLICIES = [
     sl.UCB1(),
@@ -53,7 +53,7 @@ def runner_of(experiment, environment, *, in_tournament):
     """The policy prepared for a tournament or for a loop over all arms, whatever the number of arms."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tournament, "MANY_ARMS", 1 if in_tournament else math.inf)
-        return PolicyRunner(experiment, environment, "it")
+        return CompiledRunner(experiment, environment, "it")
 
 
 def assert_equal(one, other):
@@ -108,7 +108,7 @@ def test_plain_python_and_the_literal_rule_give_the_same_arms(policy, design):
     """In each of 250 periods of 70 arms."""
     environment, periods = paying(70, TWO_VALUED), np.arange(1, 251)
     experiment = experiment_of(policy, 70, 250, design=design)
-    runner = PolicyRunner(experiment, environment, "it")
+    runner = CompiledRunner(experiment, environment, "it")
 
     compiled = runner.run(range(1, 2), periods)
 
@@ -123,7 +123,7 @@ def test_plain_python_and_the_literal_rule_give_the_same_arms(policy, design):
 def test_a_batch_of_one_among_many_arms_is_the_policy_itself(policy):
     environment, checkpoints = paying(70, TWO_VALUED), np.arange(10, 1_001, 10)
     runs = [
-        PolicyRunner(experiment_of(variant, 70, 1_000), environment, "it").run(
+        CompiledRunner(experiment_of(variant, 70, 1_000), environment, "it").run(
             range(2), checkpoints
         )
         for variant in (policy, sl.Batched(policy, 1))

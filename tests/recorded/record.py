@@ -160,7 +160,7 @@ def runs_facts(runs: sl.Runs) -> dict[str, object]:
 def record_first_version(folder: Path) -> None:
     """Write digests, runs and a database with what they hold."""
     definition = experiment("gaussian", "replay")
-    runs = sl.simulate(definition, ENVIRONMENTS["gaussian"], checkpoints=[37, 300], detail=True)
+    runs = sl.simulate(definition, ENVIRONMENTS["gaussian"], checkpoints=[37, 300])
     runs.save(folder / "runs.npz")
     record_database(folder / "live.db")
     facts = {

@@ -3,6 +3,7 @@
 import os
 import shutil
 import signal
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -89,12 +90,11 @@ def test_more_replications_later_and_fewer(path):
     assert sl.Runs.load(path).replications == 60  # they are not lost
 
 
-def test_some_of_the_replications_and_detail(path):
+def test_some_of_the_replications(path):
     some = range(20, 90)
-    runs = sl.simulate(experiment_of(), ARMS, replications=some, keep=path, detail=True)
+    runs = sl.simulate(experiment_of(), ARMS, replications=some, keep=path)
     assert (runs.first, runs.replications, runs.totals is None) == (20, 70, False)
     assert_same(runs, sl.simulate(experiment_of(), ARMS, replications=some))
-    assert sl.simulate(experiment_of(), ARMS, replications=some, keep=path).totals is None
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,6 @@ def test_some_of_the_replications_and_detail(path):
         ({"experiment": experiment_of(seed=3)}, "they differ in seed"),
         ({"environment": sl.Bernoulli((0.7, 0.4))}, "they differ in environment"),
         ({"checkpoints": [5]}, "they differ in checkpoints"),
-        ({"detail": True}, "they are without detail"),
         ({"replications": range(2, 9)}, "replication 2 should follow"),
     ],
 )
@@ -227,12 +226,11 @@ def test_runs_that_cannot_be_written_in_the_end_are_returned(path, caplog):
     assert "the runs are in memory only" in caplog.text
 
 
-def test_detail_is_not_lost_when_more_is_run_without(path):
-    sl.simulate(experiment_of(20), ARMS, keep=path, detail=True)
-    with pytest.raises(
-        sl.Invalid, match="they have detail, and the following replications would not"
-    ):
-        sl.simulate(experiment_of(30), ARMS, keep=path)
+def test_a_file_of_another_version_without_totals_is_extended(path):
+    replace(sl.simulate(experiment_of(20), ARMS), totals=None).save(path)
+    extended = sl.simulate(experiment_of(30), ARMS, keep=path)
+    assert extended.totals is None
+    assert_same(extended, sl.simulate(experiment_of(30), ARMS))
 
 
 @pytest.mark.parametrize(

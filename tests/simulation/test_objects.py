@@ -98,23 +98,23 @@ def forked(monkeypatch):
 class TestSameLuck:
     @pytest.mark.slow
     @pytest.mark.parametrize(
-        ("design", "environment", "detail"),
+        ("design", "environment"),
         [
-            *((design, BERNOULLI, False) for design in cases.ALL_DESIGNS),
-            (sl.Replay(), sl.GaussianPrior(), True),
+            *((design, BERNOULLI) for design in cases.ALL_DESIGNS),
+            (sl.Replay(), sl.GaussianPrior()),
         ],
         ids=cases.name,
     )
-    def test_ucb1_as_an_object_is_ucb1(self, design, environment, detail):
+    def test_ucb1_as_an_object_is_ucb1(self, design, environment):
         compiled = {"ucb": sl.UCB1(), "batched": sl.Batched(sl.UCB1(), 7), "any": sl.Uniform()}
         objects = {"ucb": sl.External("bound"), "batched": sl.External("bound", batch=7)}
         experiment = experiment_with(compiled, design=design, horizon=1_500)
-        options = {"checkpoints": [1, 5, 700, 1_500], "detail": detail}
+        options = {"checkpoints": [1, 5, 700, 1_500]}
         expected = sl.simulate(experiment, environment, **options)
         experiment = experiment.replace(policies=compiled | objects)
         runs = sl.simulate(experiment, environment, makers={"bound": Bound}, **options)
 
-        assert_same(runs, expected, ARRAYS if not detail else (*ARRAYS, "totals"))
+        assert_same(runs, expected, (*ARRAYS, "totals"))
 
     def test_a_function_of_the_past_needs_no_object(self):
         """It gets the arms it has played and their rewards; without state, one function may be returned to all."""
@@ -203,7 +203,7 @@ class TestAnyWay:
     @pytest.mark.parametrize("design", ["replay", "time_coupled"])
     def test_of_running_gives_the_same_bits(self, forked, design):
         experiment = experiment_with(design=design)
-        call = {"checkpoints": [7, 60], "makers": MAKERS, "detail": True}
+        call = {"checkpoints": [7, 60], "makers": MAKERS}
         names = (*ARRAYS, "totals")
         expected = sl.simulate(experiment, sl.BernoulliPrior(), workers=1, **call)
         for count in (2, 5):

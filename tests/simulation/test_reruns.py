@@ -14,7 +14,7 @@ EXPERIMENT = sl.Experiment(
 
 @pytest.fixture(scope="module")
 def runs():
-    return sl.simulate(EXPERIMENT, "bernoulli(0.7, 0.3)", checkpoints=[10, 30], detail=True)
+    return sl.simulate(EXPERIMENT, "bernoulli(0.7, 0.3)", checkpoints=[10, 30])
 
 
 def test_the_same_bits(runs):

@@ -18,8 +18,8 @@ import sameluck as sl
 from budget import SEED
 from sameluck.randomness.samplers import uniform
 from sameluck.randomness.streams import at
+from sameluck.simulation.compiled_runner import CompiledRunner
 from sameluck.simulation.plain_runner import PlainRunner
-from sameluck.simulation.policy_runner import PolicyRunner
 from sameluck.trajectories import empty_trajectory
 
 BERNOULLI = sl.Bernoulli((0.25, 0.5, 0.75))
@@ -133,7 +133,7 @@ def test_every_other_policy_is_literal_and_plain_python(policy):
     experiment, every = experiment_with(policy, horizon=200), np.arange(1, 201)
     for environment in (BERNOULLI, sl.Bernoulli((0.0, 0.5, 1.0))):
         ((name, path),) = literal.play(experiment, environment, 1).items()
-        runner = PolicyRunner(experiment, environment, name)
+        runner = CompiledRunner(experiment, environment, name)
         compiled = runner.run(range(1, 2), every)
         arms, rewards = (np.array(column) for column in zip(*path.history, strict=True))
         np.testing.assert_array_equal(compiled.pulls[0], np.cumsum(np.eye(3, dtype=int)[arms], 0))
@@ -161,7 +161,7 @@ def test_a_policy_is_literal_for_other_rewards_too(policy, rewards):
         experiment = experiment_with(policy, horizon=60)
         ((name, path),) = literal.play(experiment, environment, 0).items()
         traced = empty_trajectory(60)
-        runner = PolicyRunner(experiment, environment, name)
+        runner = CompiledRunner(experiment, environment, name)
         PlainRunner(runner).run(0, np.array([60]), traced)
         assert path.history == list(zip(traced.arms.tolist(), traced.rewards.tolist(), strict=True))
 
@@ -629,6 +629,6 @@ def test_an_arm_that_is_not_there_is_refused():
 @pytest.mark.parametrize("value", [np.ones(2), "yes", None, 1], ids=str)
 def test_a_flag_that_is_not_true_or_false_is_refused(value):
     experiment = sl.Experiment(policies={"it": sl.Uniform()}, arms=2, horizon=4, replications=2)
-    for call, flag in ((sl.simulate, "detail"), (sl.trace, "guard")):
+    for flag in ("guard", "check"):
         with pytest.raises(sl.Invalid, match=f"{flag} must be True or False, got "):
-            call(experiment, sl.Bernoulli((0.5, 0.5)), **{flag: value})
+            sl.trace(experiment, sl.Bernoulli((0.5, 0.5)), **{flag: value})

@@ -235,7 +235,6 @@ def compare_command(
         dask=dask,
         checkpoints=with_curve(checkpoints, outputs),
         workers=workers,
-        detail="adjust" in settings,
     )
     request["best"] = settings.get("best", False)
     variance = sl.split_variance(experiment, environment) if split else None
@@ -363,11 +362,10 @@ def _simulate_kept(
     progress: Callable[[int, int], object],
     *,
     checkpoints: list[int] | None,
-    detail: bool,
     **options: Any,
 ) -> sl.Runs:
     """Continue the runs of an interrupted simulation in the file; overwrite any other content."""
-    work = checked_work(experiment, environment, checkpoints, detail=detail)
+    work = checked_work(experiment, environment, checkpoints)
     workers = options["workers"] or available_workers()
     run = Simulation(work, workers, options.get("map")).run
     kept = KeptRuns(path, work, workers)

@@ -17,11 +17,10 @@ That is all an environment needs: `parameters` holds its fields, sequences as ar
 
 from __future__ import annotations
 
-import inspect
 import re
 from collections.abc import Callable, Sequence
 from functools import partial, wraps
-from typing import Any, TypeAlias, TypeGuard
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 
 import numpy as np
 
@@ -46,6 +45,9 @@ _MAX_ENVIRONMENTS = 10  # in another environment: each combination of families i
 
 ENVIRONMENTS: dict[str, type[Environment]] = {}  # by the name of their text form
 DRAW_FUNCTIONS: dict[type, DrawFunction] = {}
+_DRAW_IN_CONTEXT_FUNCTIONS: dict[
+    type, DrawFunction
+] = {}  # of these, the functions that take a context
 _TIME_FUNCTIONS: dict[type, Callable[..., Any]] = {}  # for parameters that change with time
 CONTEXT_FUNCTIONS: dict[type, Callable[..., None]] = {}
 EXPECTED_FUNCTIONS: dict[type, Callable[..., float]] = {}
@@ -56,11 +58,10 @@ class Environment:
     """Source of simulated rewards: a NamedTuple of parameters whose class has a draw function."""
 
     __slots__ = ()
-    binary = False  # whether rewards are 0 and 1 only
-    is_prior = False  # whether each replication draws its own parameters
-    is_moving = False  # whether an arm's rewards change with the period
-    arm_names: Sequence[str] = ()  # if the environment names its arms
-    hidden = 0  # numbers of a user that policies do not see; they follow the context
+
+    if TYPE_CHECKING:  # of a NamedTuple
+
+        def _asdict(self) -> dict[str, Any]: ...
 
     def __init_subclass__(cls) -> None:
         cls.__new__ = _with_remedy(cls, cls.__new__)  # type: ignore[assignment, method-assign]
@@ -69,6 +70,31 @@ class Environment:
         """Raise `Invalid` for parameters that are invalid for every number of arms."""
         parameters: Any = text_forms.normal_form(self)
         parameters.check(max(next((len(value) for value in parameters if is_listed(value)), 1), 1))
+
+    @property
+    def binary(self) -> bool:
+        """Whether rewards are 0 and 1 only."""
+        return False
+
+    @property
+    def is_prior(self) -> bool:
+        """Whether each replication draws its own parameters."""
+        return False
+
+    @property
+    def is_moving(self) -> bool:
+        """Whether an arm's rewards change with the period."""
+        return False
+
+    @property
+    def arm_names(self) -> Sequence[str]:
+        """Names of the arms; empty if the environment does not name them."""
+        return ()
+
+    @property
+    def hidden(self) -> int:
+        """How many numbers of a user policies do not see; they follow the context."""
+        return 0
 
     @property
     def means(self) -> Sequence[float]:
@@ -130,7 +156,7 @@ class Environment:
 
 def _check_fields(environment: Environment, arms: int) -> None:
     """Raise `Invalid` unless an environment with contexts has these arms, and finite numbers in its lists."""
-    name, fields = type(environment).__name__, environment._asdict()  # type: ignore[attr-defined]
+    name, fields = type(environment).__name__, environment._asdict()
     if environment.arms not in (None, arms):
         raise Invalid(
             f"{name} has {environment.arms} arms, but there are {arms}; give arms={environment.arms}"
@@ -152,13 +178,13 @@ def _as_array(name: str, value: object) -> object:
         ) from None
 
 
-def _with_remedy(environment_class: type, make: Callable[..., object]) -> Callable[..., object]:
+def _with_remedy(environment_class: Any, make: Callable[..., object]) -> Callable[..., object]:
     @wraps(make)
     def new(cls: type, *values: object, **named: object) -> object:
         try:
             return make(cls, *values, **named)
         except TypeError as error:
-            name, fields = cls.__name__, environment_class._fields  # type: ignore[attr-defined]
+            name, fields = cls.__name__, environment_class._fields
             reason = re.sub(r"^[\w.]*__new__\(\)", name, str(error))
             if len(values) > len(fields):
                 reason = f"{name} has the parameters {', '.join(fields)}, got {len(values)} values"
@@ -185,7 +211,7 @@ def draws(environment_class: type) -> Callable[[DrawFunction], DrawFunction]:
         if _has_context(environment_class, function):
             arguments = "parameters, row, context, arm, bits"
         check_registration(environment_class, function, ENVIRONMENTS, "an environment", arguments)
-        DRAW_FUNCTIONS[environment_class] = function
+        _keep_draw_function(environment_class, function)
         if not is_builtin(function):
             complete(environment_class)
             if not environment_class.__name__.startswith("_"):
@@ -196,16 +222,20 @@ def draws(environment_class: type) -> Callable[[DrawFunction], DrawFunction]:
 
 
 def _has_context(environment_class: type, function: DrawFunction) -> bool:
-    # Compiled parameters of sameluck's environments do not state their context.
-    takes_context = (
-        inspect.isfunction(function)
-        and is_builtin(function)
-        and "context" in inspect.signature(function).parameters
-    )
-    return takes_context or getattr(environment_class, "context", None) not in (
-        None,
-        Environment.context,
-    )
+    if is_builtin(function):  # compiled parameters do not state their context
+        return _takes_context(function)
+    return getattr(environment_class, "context", None) not in (None, Environment.context)
+
+
+def _takes_context(function: DrawFunction) -> bool:
+    return function.__code__.co_argcount == len(("parameters", "row", "context", "arm", "bits"))
+
+
+def _keep_draw_function(parameters_class: type, function: DrawFunction) -> None:
+    DRAW_FUNCTIONS[parameters_class] = function
+    _DRAW_IN_CONTEXT_FUNCTIONS.pop(parameters_class, None)
+    if _takes_context(function):
+        _DRAW_IN_CONTEXT_FUNCTIONS[parameters_class] = function
 
 
 def complete(environment_class: type) -> None:
@@ -228,12 +258,30 @@ def complete(environment_class: type) -> None:
             setattr(environment_class, name, value)
 
 
-def _draw(parameters: text_forms.Parameters, row: int, arm: int, bits: Bits) -> float:
-    """Turn 64 random bits into an arm's reward, with the parameters in this row."""
+def _draw_for_all(parameters: text_forms.Parameters, row: int, arm: int, bits: Bits) -> float:
     raise NotImplementedError
 
 
-draw = dispatched(_draw, DRAW_FUNCTIONS)
+_draw_for_all_users = dispatched(_draw_for_all, DRAW_FUNCTIONS)
+
+
+def _draw_without_context(
+    parameters: text_forms.Parameters, row: int, context: Floats | None, arm: int, bits: Bits
+) -> float:
+    return _draw_for_all_users(parameters, row, arm, bits)
+
+
+def _draw(
+    parameters: text_forms.Parameters, row: int, context: Floats | None, arm: int, bits: Bits
+) -> float:
+    """Turn 64 random bits into an arm's reward, with the parameters in this row.
+
+    A draw function that takes no context pays all users alike; then `context` may be None.
+    """
+    raise NotImplementedError
+
+
+draw = dispatched(_draw, _DRAW_IN_CONTEXT_FUNCTIONS, otherwise=_draw_without_context)
 
 
 def moves(parameters_class: type) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -326,22 +374,22 @@ def prepared_parameters(
     if function is None:
         return parameters
     if is_builtin(function):  # machine code is kept on disk by the name of the class
-        DRAW_FUNCTIONS[parameters_class] = function
+        _keep_draw_function(parameters_class, function)
         return parameters
     if not text_forms.is_parameters(parameters):
         raise Invalid(
             f"{type(environment).__name__}.compiled_parameters must return a NamedTuple, got {parameters!r}"
         )
-    registries = (CONTEXT_FUNCTIONS, EXPECTED_FUNCTIONS)
+    registries: list[dict[type, Any]] = [CONTEXT_FUNCTIONS, EXPECTED_FUNCTIONS]
     others = [
         registry.get(type(environment), registry.get(parameters_class)) for registry in registries
     ]
     functions = [function, *filter(None, others)]
     compiled = compiled_class(parameters_class, functions)
-    DRAW_FUNCTIONS.setdefault(compiled, function)
+    _keep_draw_function(compiled, function)
     for registry, other in zip(registries, others, strict=True):
         if other is not None:
-            registry.setdefault(compiled, other)  # type: ignore[attr-defined]
+            registry.setdefault(compiled, other)
             CONTEXT_CHECKS.setdefault(compiled, are_finite_and_within)
     return compiled(*map(_read_only, parameters))
 

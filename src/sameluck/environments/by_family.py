@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 
@@ -41,14 +41,14 @@ class ByFamily(_ByFamilyFields, Environment):
 
     @property
     def _families(self) -> Sequence[Environment]:
-        return self.environments  # type: ignore[return-value]  # checked by `_check_environments`
+        return cast(Sequence[Environment], self.environments)  # checked by `_check_environments`
 
     @property
     def arms(self) -> int | None:
         return len(self.means)
 
     @property
-    def binary(self) -> bool:  # type: ignore[override]  # it depends on the environments
+    def binary(self) -> bool:
         """Whether all environments pay 0 and 1 only."""
         return all(family.binary for family in self._families)
 
@@ -102,5 +102,5 @@ class CompiledByFamily(NamedTuple):
 @draws(CompiledByFamily)
 def _by_family(parameters: CompiledByFamily, row: int, arm: int, bits: Bits) -> float:
     if arm < parameters.arms:
-        return draw(parameters.first, row, arm, bits)
-    return draw(parameters.remaining, row, arm - parameters.arms, bits)
+        return draw(parameters.first, row, None, arm, bits)
+    return draw(parameters.remaining, row, None, arm - parameters.arms, bits)

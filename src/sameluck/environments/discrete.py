@@ -77,7 +77,7 @@ class Categorical(_CategoricalFields, Environment):
         return len(self.chances)
 
     @property
-    def binary(self) -> bool:  # type: ignore[override]  # it depends on the values
+    def binary(self) -> bool:
         """Whether every value is 0 or 1."""
         return all(value in (0, 1) for value in self._rewards())
 

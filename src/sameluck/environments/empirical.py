@@ -85,7 +85,7 @@ class Empirical(_EmpiricalFields, Environment):
         return len(self.samples)
 
     @property
-    def binary(self) -> bool:  # type: ignore[override]  # it depends on the values
+    def binary(self) -> bool:
         """Whether every observed value is 0 or 1."""
         return all(value in (0, 1) for values in self.samples for value in values)
 

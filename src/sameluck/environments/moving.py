@@ -6,21 +6,25 @@ once, in a period that is a function of its past, so its distribution is the sam
 share the k-th reward of an arm read it at different times, so the design `replay` is not defined for these
 environments. Users with features are cells of their own, so there it is.
 
-With contexts the users move as the rewards do: `sameluck.environments.contextual.moving`.
+With contexts the users move as the rewards do: the user of a period comes from an environment of the period, and so
+does the reward given the user's context.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
 from sameluck import text_forms
 from sameluck.arrays import Floats, Ints
+from sameluck.compilation.decorators import inlined
 from sameluck.context import Context, States
 from sameluck.environments.base import (
+    CONTEXT_CHECKS,
     Environment,
+    are_finite_and_within,
     check_environments,
     draw,
     draws,
@@ -30,11 +34,16 @@ from sameluck.environments.base import (
     prepared_parameters,
 )
 from sameluck.environments.checks import per_arm
-from sameluck.environments.contextual.moving import compiled_drifting, compiled_switching
+from sameluck.environments.contextual.base import contexts, expected, expects, write_context
+from sameluck.environments.contextual.linear import (
+    Linear,
+    compiled_weights,
+    weighted_sum,
+)
 from sameluck.environments.normal import Gaussian
 from sameluck.errors import Invalid, shown
 from sameluck.randomness.samplers import normal, uniform
-from sameluck.randomness.streams import Bits, again
+from sameluck.randomness.streams import Bits, Key, again, at, within
 from sameluck.validation import require_flag, require_whole
 
 _MAX_PERIODS = 1 << 40
@@ -54,7 +63,7 @@ class Moving(Environment):
 
     @property
     def moves_between(self) -> tuple[Environment, ...]:
-        return tuple(self.environments)  # type: ignore[arg-type]  # checked by `_checked_arms`
+        return cast(tuple[Environment, ...], tuple(self.environments))  # checked by `_checked_arms`
 
     @property
     def arms(self) -> int | None:
@@ -65,12 +74,12 @@ class Moving(Environment):
         return self.moves_between[0].context
 
     @property
-    def hidden(self) -> int:  # type: ignore[override]  # it depends on the environments
+    def hidden(self) -> int:
         """Numbers of a user that policies do not see."""
         return self.moves_between[0].hidden
 
     @property
-    def binary(self) -> bool:  # type: ignore[override]  # it depends on the environments
+    def binary(self) -> bool:
         """Whether all phases pay 0 and 1 only."""
         return all(phase.binary for phase in self.moves_between)
 
@@ -160,13 +169,16 @@ class Drifting(_DriftingFields, Moving):
     def compiled_parameters(
         self, seed: int, replications: range, arms: int
     ) -> text_forms.Parameters:
-        over, phases = float(self.over), self.moves_between
-        if self.context is not None:
-            return compiled_drifting(phases, over, seed, replications, arms)
+        over = float(self.over)
+        phases: Any = self.moves_between
         if all(isinstance(phase, Gaussian) for phase in phases):
             means = np.array([phase.means for phase in phases], float)
-            sds = np.array([per_arm(phase.sd, arms) for phase in phases])  # type: ignore[attr-defined]
+            sds = np.array([per_arm(phase.sd, arms) for phase in phases])
             return CompiledDriftingGaussian(means, sds, over, 1)
+        if all(isinstance(phase, Linear) for phase in phases):
+            weights = compiled_weights(np.array([phase.weights for phase in phases]))
+            sds = np.array([per_arm(phase.sd, arms) for phase in phases])
+            return CompiledDriftingLinear(weights, sds, over, 1)
         selection = _selection(phases, seed, replications, arms)
         return CompiledDrifting(selection, len(phases) - 1, over, 1)
 
@@ -202,9 +214,6 @@ class Switching(_SwitchingFields, Moving):
         self, seed: int, replications: range, arms: int
     ) -> text_forms.Parameters:
         phases = self.moves_between
-        if self.context is not None:
-            every, repeat = int(self.every), bool(self.repeat)
-            return compiled_switching(phases, every, repeat, seed, replications, arms)
         selection = _selection(phases, seed, replications, arms)
         return CompiledSwitching(selection, len(phases), int(self.every), bool(self.repeat), 1)
 
@@ -223,7 +232,7 @@ class SelectedParameters(NamedTuple):
 
 
 class CompiledDrifting(NamedTuple):
-    """Parameters of the phases that rewards drift through, and the time."""
+    """Parameters of the phases that users and rewards drift through, and the time."""
 
     selection: text_forms.Parameters
     last: int  # index of the last phase
@@ -240,8 +249,17 @@ class CompiledDriftingGaussian(NamedTuple):
     time: int
 
 
+class CompiledDriftingLinear(NamedTuple):
+    """Weights and standard deviations of drifting linear rewards, a row per phase, and the time."""
+
+    weights: text_forms.Parameters
+    sd: Floats  # (phase, arm)
+    over: float
+    time: int
+
+
 class CompiledSwitching(NamedTuple):
-    """Parameters of the phases that rewards switch between, and the time."""
+    """Parameters of the phases that users and rewards switch between, and the time."""
 
     selection: text_forms.Parameters
     phases: int
@@ -277,6 +295,11 @@ def _drifting_gaussian_at(
     return CompiledDriftingGaussian(parameters.mean, parameters.sd, parameters.over, period)
 
 
+@moves(CompiledDriftingLinear)
+def _drifting_linear_at(parameters: CompiledDriftingLinear, period: int) -> CompiledDriftingLinear:
+    return CompiledDriftingLinear(parameters.weights, parameters.sd, parameters.over, period)
+
+
 @moves(CompiledSwitching)
 def _switching_at(parameters: CompiledSwitching, period: int) -> CompiledSwitching:
     return CompiledSwitching(
@@ -284,37 +307,140 @@ def _switching_at(parameters: CompiledSwitching, period: int) -> CompiledSwitchi
     )
 
 
-@draws(SelectedParameters)
-def _draw_selected(parameters: SelectedParameters, row: int, arm: int, bits: Bits) -> float:
+@contexts(SelectedParameters)
+def _write_selected(
+    parameters: SelectedParameters, row: int, period: int, noise: Key, context: Floats
+) -> None:
     if parameters.selected == 0:
-        return draw(parameters.first, row, arm, bits)
-    return draw(law_at(parameters.remaining, parameters.selected - 1), row, arm, bits)
+        write_context(parameters.first, row, period, noise, context)
+    else:
+        following = law_at(parameters.remaining, parameters.selected - 1)
+        write_context(following, row, period, noise, context)
+
+
+@draws(SelectedParameters)
+def _draw_selected(
+    parameters: SelectedParameters, row: int, context: Floats | None, arm: int, bits: Bits
+) -> float:
+    if parameters.selected == 0:
+        return draw(parameters.first, row, context, arm, bits)
+    following = law_at(parameters.remaining, parameters.selected - 1)
+    return draw(following, row, context, arm, bits)
+
+
+@expects(SelectedParameters)
+def _expect_selected(parameters: SelectedParameters, row: int, context: Floats, arm: int) -> float:
+    if parameters.selected == 0:
+        return expected(parameters.first, row, context, arm)
+    following = law_at(parameters.remaining, parameters.selected - 1)
+    return expected(following, row, context, arm)
+
+
+@inlined
+def _phase_switched_to(parameters: CompiledSwitching) -> int:
+    turn = (parameters.time - 1) // parameters.every
+    return turn % parameters.phases if parameters.repeat else min(turn, parameters.phases - 1)
+
+
+@contexts(CompiledSwitching)
+def _write_switching(
+    parameters: CompiledSwitching, row: int, period: int, noise: Key, context: Floats
+) -> None:
+    current = law_at(parameters.selection, _phase_switched_to(parameters))
+    write_context(current, row, period, noise, context)
+
+
+@draws(CompiledSwitching)
+def _draw_switching(
+    parameters: CompiledSwitching, row: int, context: Floats | None, arm: int, bits: Bits
+) -> float:
+    current = law_at(parameters.selection, _phase_switched_to(parameters))
+    return draw(current, row, context, arm, bits)
+
+
+@expects(CompiledSwitching)
+def _expect_switching(parameters: CompiledSwitching, row: int, context: Floats, arm: int) -> float:
+    current = law_at(parameters.selection, _phase_switched_to(parameters))
+    return expected(current, row, context, arm)
+
+
+@inlined
+def _drawn_phase(parameters: CompiledDrifting, bits: Bits) -> int:
+    """Return one of the two phases of the time, the later with the share of the way that is done."""
+    progress = min((parameters.time - 1) / parameters.over, 1.0) * parameters.last
+    phase = int(progress)
+    return phase + 1 if uniform(bits) < progress - phase else phase
+
+
+@inlined
+def _drift(over: float, time: int, last: int) -> tuple[int, float]:
+    """Return the earlier of the two phases of a time, and the share of the way to the later."""
+    progress = min((time - 1) / over, 1.0) * last
+    phase = min(int(progress), last - 1)
+    return phase, progress - phase
+
+
+@contexts(CompiledDrifting)
+def _write_drifting(
+    parameters: CompiledDrifting, row: int, period: int, noise: Key, context: Floats
+) -> None:
+    phase = _drawn_phase(parameters, at(within(noise, 0), period, 0))
+    write_context(law_at(parameters.selection, phase), row, period, noise, context)
 
 
 @draws(CompiledDrifting)
-def _draw_drifting(parameters: CompiledDrifting, row: int, arm: int, bits: Bits) -> float:
-    progress = min((parameters.time - 1) / parameters.over, 1.0) * parameters.last
-    phase = int(progress)
-    if uniform(bits) < progress - phase:
-        phase += 1
-    return draw(law_at(parameters.selection, phase), row, arm, again(bits, 1))
+def _draw_drifting(
+    parameters: CompiledDrifting, row: int, context: Floats | None, arm: int, bits: Bits
+) -> float:
+    current = law_at(parameters.selection, _drawn_phase(parameters, bits))
+    return draw(current, row, context, arm, again(bits, 1))
+
+
+@expects(CompiledDrifting)
+def _expect_drifting(parameters: CompiledDrifting, row: int, context: Floats, arm: int) -> float:
+    phase, share = _drift(parameters.over, parameters.time, parameters.last)
+    earlier = expected(law_at(parameters.selection, phase), row, context, arm)
+    later = expected(law_at(parameters.selection, phase + 1), row, context, arm)
+    return earlier + share * (later - earlier)
 
 
 @draws(CompiledDriftingGaussian)
 def _draw_drifting_gaussian(
     parameters: CompiledDriftingGaussian, row: int, arm: int, bits: Bits
 ) -> float:
-    means, sds, last = parameters.mean, parameters.sd, parameters.mean.shape[0] - 1
-    progress = min((parameters.time - 1) / parameters.over, 1.0) * last
-    phase = min(int(progress), last - 1)
-    share = progress - phase
+    means, sds = parameters.mean, parameters.sd
+    phase, share = _drift(parameters.over, parameters.time, means.shape[0] - 1)
     mean = means[phase, arm] + share * (means[phase + 1, arm] - means[phase, arm])
     sd = sds[phase, arm] + share * (sds[phase + 1, arm] - sds[phase, arm])
     return mean + sd * normal(bits)
 
 
-@draws(CompiledSwitching)
-def _draw_switching(parameters: CompiledSwitching, row: int, arm: int, bits: Bits) -> float:
-    turn = (parameters.time - 1) // parameters.every
-    phase = turn % parameters.phases if parameters.repeat else min(turn, parameters.phases - 1)
-    return draw(law_at(parameters.selection, phase), row, arm, bits)
+@contexts(CompiledDriftingLinear)
+def _write_linear(
+    parameters: CompiledDriftingLinear, row: int, period: int, noise: Key, context: Floats
+) -> None:
+    write_context(parameters.weights, row, period, noise, context)
+
+
+@expects(CompiledDriftingLinear)
+def _expect_linear(
+    parameters: CompiledDriftingLinear, row: int, context: Floats, arm: int
+) -> float:
+    phase, share = _drift(parameters.over, parameters.time, parameters.sd.shape[0] - 1)
+    earlier = weighted_sum(parameters.weights, phase, context, arm)
+    later = weighted_sum(parameters.weights, phase + 1, context, arm)
+    return earlier + share * (later - earlier)
+
+
+@draws(CompiledDriftingLinear)
+def _draw_linear(
+    parameters: CompiledDriftingLinear, row: int, context: Floats, arm: int, bits: Bits
+) -> float:
+    phase, share = _drift(parameters.over, parameters.time, parameters.sd.shape[0] - 1)
+    earlier, later = parameters.sd[phase, arm], parameters.sd[phase + 1, arm]
+    sd = earlier + share * (later - earlier)
+    return expected(parameters, row, context, arm) + sd * normal(bits)
+
+
+for _class in (CompiledDrifting, CompiledSwitching):
+    CONTEXT_CHECKS[_class] = are_finite_and_within  # a phase may be a user's

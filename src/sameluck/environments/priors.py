@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
@@ -56,13 +56,13 @@ class _Prior(Environment):
 
     @property
     def arms(self) -> int | None:
-        parameters: Iterable[object] = self  # type: ignore[assignment]  # a NamedTuple
-        return next((len(value) for value in parameters if is_listed(value)), None)
+        values = self._asdict().values()
+        return next((len(value) for value in values if is_listed(value)), None)
 
     def instance_means(self, seed: int, replications: range, arms: int) -> Floats:
         """Return the means in each replication (replication, arm)."""
         means = np.empty((len(replications), arms))
-        first, second, *_ = (per_arm(value, arms) for value in self)  # type: ignore[attr-defined]
+        first, second, *_ = (per_arm(value, arms) for value in self._asdict().values())
         self._draw(np.uint64(seed), replications.start, first, second, means)
         return means
 

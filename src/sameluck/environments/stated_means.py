@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 import time
 from itertools import product
+from typing import Any
 
 import numpy as np
 
@@ -26,7 +27,7 @@ from sameluck.environments.base import (
     law_at,
     prepared_parameters,
 )
-from sameluck.environments.contextual.base import draw_in_context, expected, write_context
+from sameluck.environments.contextual.base import expected, write_context
 from sameluck.errors import Invalid, shown
 from sameluck.randomness.streams import AUDIT, Bits, stream, subkey, word
 from sameluck.text_forms import Parameters
@@ -66,7 +67,8 @@ def check_means(
     for period in periods:
         current = law_at(parameters, period)
         if environment.is_moving:
-            means: Floats = environment.means_at(period)[None]  # type: ignore[attr-defined]
+            moving: Any = environment
+            means: Floats = moving.means_at(period)[None]
         else:
             means = environment.instance_means(seed, rows, arms)
         deviations = _drawn_deviations(current, means, seed, draws, seconds / len(periods))
@@ -128,7 +130,7 @@ def _draw_in_context(
     key = subkey(stream(seed, AUDIT, 1, number), arm)
     for index in range(rewards.size):
         bits = word(key, np.uint64(index))
-        rewards[index] = draw_in_context(parameters, row, user, arm, bits)
+        rewards[index] = draw(parameters, row, user, arm, bits)
     return float(expected(parameters, row, user, arm))
 
 
@@ -176,7 +178,9 @@ def _draw_block(
     key = subkey(stream(seed, AUDIT, 1, 0), arm)
     for index in range(rewards.size):
         position = start + index
-        rewards[index] = draw(parameters, position % rows, arm, word(key, np.uint64(position)))
+        rewards[index] = draw(
+            parameters, position % rows, None, arm, word(key, np.uint64(position))
+        )
 
 
 def _differs(deviations: Floats, false_alarm: float, *, binary: bool) -> bool:

@@ -1,9 +1,9 @@
 """Control variates: noise of mean zero that is subtracted from differences to lower their variance.
 
-`means` subtracts the arms' rewards minus their true means. It needs the true means, so it is for simulations only,
-and `simulate(..., detail=True)`. The coefficients come from ridge regression, and nothing is subtracted unless that
-lowers the variance beyond chance. It leaves the expected effect unchanged: it subtracts a martingale at a stopping
-time (the paper's corollary on moments), times a coefficient that does not depend on the replication it is applied to.
+`means` subtracts the arms' rewards minus their true means. It needs the true means, so it is for simulations only.
+The coefficients come from ridge regression, and nothing is subtracted unless that lowers the variance beyond chance.
+It leaves the expected effect unchanged: it subtracts a martingale at a stopping time (the paper's corollary on
+moments), times a coefficient that does not depend on the replication it is applied to.
 Subtracting *all* reward noise with coefficient 1 (comparing pseudo-regrets) is a metric, not an adjustment. Under
 replay it often raises the variance, because reward noise and its effect on later choices partly cancel.
 """
@@ -54,7 +54,9 @@ def adjusted_differences(runs: Runs, pair: Pair, index: int, *, predictable: boo
 def _reward_noise(runs: Runs, columns: list[int], index: int) -> Floats:
     """Return each arm's rewards minus their expectation (replication, policy, arm), whose mean is zero."""
     if runs.totals is None:
-        raise Invalid("adjust='means' needs runs of simulate(..., detail=True)")
+        raise Invalid(
+            "adjust='means' needs each arm's total reward, which these runs do not hold; simulate them again"
+        )
     means = known_means(runs)
     if means is None:
         raise Invalid(

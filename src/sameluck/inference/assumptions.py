@@ -264,7 +264,10 @@ def _spread(experiment: Experiment, environment: Environment) -> Spread:
     key = stream(_SEED, AUDIT, 0, 0)
     rewards = np.array(
         [
-            [float(draw(parameters, row, arm, word(key, position))) for position in range(_DRAWS)]
+            [
+                float(draw(parameters, row, None, arm, word(key, position)))
+                for position in range(_DRAWS)
+            ]
             for row in range(rows)
             for arm in np.unique(np.linspace(0, arms - 1, _MAX_ARMS).astype(int)).tolist()
         ]

@@ -58,8 +58,8 @@ def compare(  # noqa: PLR0913 all but one are optional
             `"checkpoints"` of a pair, `"both"`, or `"none"`, each alone. By max-t for `"t"`, by Bonferroni's method
             for other intervals and independent policies.
         best: Also report which policies may be the best of all (multiple comparisons with the best).
-        adjust: Noise of mean zero to subtract, for runs of `simulate(detail=True)`: `"means"` (noise of the rewards,
-            in simulations, where true means are known).
+        adjust: Noise of mean zero to subtract: `"means"` (noise of the rewards, in simulations, where true means are
+            known).
         metric: Compared quantity: the cumulative `"reward"`; `"regret"` (pseudo-regret, against the true means),
             `"realised_regret"` (against the rewards received) or `"best_arm_share"`, in simulations; over
             replications the `"quantile(0.1)"` of the reward, or the mean reward of the `"worst_tenth"`.

@@ -182,7 +182,7 @@ class UserRewards:
             bits = bits_at(self.experiment, *address)
         has_instances = capabilities_of(self.environment).has_instances
         parameters = self._parameters(replication if has_instances else 0)
-        return float(draw(law_at(parameters, user), 0, arm, bits))
+        return float(draw(law_at(parameters, user), 0, None, arm, bits))
 
 
 class VirtualClock:

@@ -18,7 +18,13 @@ from sameluck.design import Replay
 from sameluck.environments.base import Environment, draw
 from sameluck.experiment import Experiment
 from sameluck.policies.base import memory_of, prepare, select
-from sameluck.policies.observations import cell_of, empty_observations, observe, tally_of
+from sameluck.policies.observations import (
+    cell_of,
+    empty_observations,
+    no_context,
+    observe,
+    tally_of,
+)
 from sameluck.randomness.streams import ALL_POLICIES, DECISION, REWARD, stream, subkey, word
 
 
@@ -54,7 +60,7 @@ class Users:
         return self.reward(arm, self.pulls[arm] - 1)
 
     def reward(self, arm: int, position: int) -> float:
-        reward = float(draw(self.parameters, 0, arm, word(subkey(self.key, arm), position)))
+        reward = float(draw(self.parameters, 0, None, arm, word(subkey(self.key, arm), position)))
         altered = arm == self.altered_arm and position >= self.first_altered
         return 1.0 - reward if altered else reward
 
@@ -72,7 +78,7 @@ class _Learner:
         self.history = PolicyHistory([], [], [])
 
     def choose(self, period: int) -> int:
-        tally = tally_of(self.observations, self.last_arm, self.last_reward)
+        tally = tally_of(self.observations, self.last_arm, self.last_reward, no_context())
         return int(select(self.policy, tally, period, self.noise))
 
     def learn(self, arm: int, reward: float, *, replayed: bool) -> None:
@@ -145,7 +151,7 @@ def _sum_increments(parameters, seed, low, high, chance, begins, ends, sums):  #
             for stop in range(ends.shape[1]):
                 count = 0.0
                 for position in range(ends[row, stop, arm]):
-                    reward = draw(parameters, row, arm, word(stack, position))
+                    reward = draw(parameters, row, None, arm, word(stack, position))
                     increment = (low[arm] <= reward <= high[arm]) - chance[arm]
                     # The sign is taken before the increment is added: a weight may depend on the past only.
                     if position >= begins[row, stop, arm]:
@@ -163,5 +169,5 @@ def _sum_stacks(parameters, seed, counts, sums):  # type: ignore[no-untyped-def]
             for stop in range(counts.shape[1]):
                 total = 0.0
                 for position in range(counts[row, stop, arm]):
-                    total += draw(parameters, row, arm, word(stack, position))
+                    total += draw(parameters, row, None, arm, word(stack, position))
                 sums[row, stop, arm] = total

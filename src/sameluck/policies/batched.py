@@ -22,6 +22,7 @@ _MAX_SIZE = 1 << 40
 _ANY_HORIZON = 100
 
 
+@text_forms.with_sample("batched(ucb1(alpha=2), size=10)")
 class Batched(NamedTuple):
     """Act `size` times by a policy's rule, then observe the `size` rewards: for delayed rewards.
 
@@ -89,9 +90,6 @@ class Batched(NamedTuple):
     def prepare(self, arms: int, horizon: int) -> _Batched:
         # Under the class that is compiled, or a policy defined again would run the previous machine code.
         return _Batched(base.as_compiled(_without_memory(self._rule, arms, horizon)), self.size)
-
-
-Batched.sample = "batched(ucb1(alpha=2), size=10)"  # type: ignore[attr-defined]  # not a field
 
 
 def batch_of(policy: Policy) -> int:

@@ -17,6 +17,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
+from sameluck import text_forms
 from sameluck.compilation.decorators import compiled
 from sameluck.errors import (
     Diverged,
@@ -37,6 +38,7 @@ Makers: TypeAlias = Mapping[str, Maker]  # by the names of external policies
 _MAX_BATCH = 1 << 40  # periods
 
 
+@text_forms.with_sample("external(mine)")
 class External(NamedTuple):
     """A policy written as an ordinary Python object, made by the application under this name.
 
@@ -58,9 +60,6 @@ class External(NamedTuple):
     def check(self, arms: int) -> None:
         require_name("External.name", self.name)
         require_whole("External.batch", self.batch, 1, _MAX_BATCH)
-
-
-External.sample = "external(mine)"  # type: ignore[attr-defined]  # not a field
 
 
 def checked_makers(makers: object) -> dict[str, Maker]:
@@ -134,12 +133,22 @@ class FunctionOfPast:
 class ObjectPolicy:
     """An external policy's object in one replication.
 
-    `select` and `update` are the object's methods; `choose` and `observe` call them and explain errors.
+    `select` and `update` are the object's methods; `choose` and `observe` call them and explain errors. Where users
+    have contexts, an object whose `update` takes three arguments gets the context in both.
     """
 
-    def __init__(self, name: str, make: Maker, arms: int, seed: int) -> None:
+    def __init__(
+        self,
+        name: str,
+        make: Maker,
+        arms: int,
+        seed: int,
+        has_contexts: bool = False,  # noqa: FBT001, FBT002
+        where: str = "",
+    ) -> None:
         self.name = name
         self.arms = arms
+        self._where, self._period = where, 0  # named in errors
         try:
             self.made = make(seed)
         except Missing:
@@ -149,13 +158,15 @@ class ObjectPolicy:
         if inspect.isroutine(self.made):
             self.made = FunctionOfPast(self.made)
         self.select = self._select_method()
-        self.update: Callable[[int, float], object] = getattr(self.made, "update", None)  # type: ignore[assignment]
-        if not callable(self.update):
+        update = getattr(self.made, "update", None)
+        if not callable(update):
             raise Invalid(f"policy {name!r}: {type(self.made).__name__} has no update(arm, reward)")
+        self.update: Callable[..., object] = update
+        self._sees_contexts = has_contexts and _count_arguments(update, 2) > 2
 
-    def _select_method(self) -> Callable[[int], object]:
+    def _select_method(self) -> Callable[[object], object]:
         if callable(select := getattr(self.made, "select", None)):
-            return select if _takes_argument(select) else lambda _: select()
+            return select if _count_arguments(select, 1) > 0 else lambda _: select()
         if callable(pull := getattr(self.made, "pull", None)):
             arms = list(range(self.arms))
             return lambda _: pull(arms.copy())  # pull may change the list
@@ -164,18 +175,25 @@ class ObjectPolicy:
             "add one of them"
         )
 
-    def choose(self, period: int) -> int:
+    def choose(self, period: int, context: object = None) -> int:
+        self._period = period
         try:
-            answer = self.select(period)
+            answer = self.select(context if self._sees_contexts else period)
         except Exception as error:
-            raise self.failure(f" failed in period {period}", error) from error
+            raise self.failure(f" failed in period {period}{self._where}", error) from error
+        if type(answer) is int and 0 <= answer < self.arms:
+            return answer
         return self.arm_of(answer, period)
 
-    def observe(self, arm: int, reward: float) -> None:
+    def observe(self, arm: int, reward: float, context: object = None) -> None:
         try:
-            self.update(arm, reward)
+            if self._sees_contexts:
+                self.update(context, arm, reward)
+            else:
+                self.update(arm, reward)
         except Exception as error:
-            raise self.failure(f" failed in update({arm}, {reward})", error) from error
+            period = f", period {self._period}{self._where}" if self._where else ""
+            raise self.failure(f" failed in update({arm}, {reward}){period}", error) from error
 
     def arm_of(self, answer: object, period: int) -> int:
         """Return the arm's index that it returned as an int, or raise `Unplayable`."""
@@ -202,11 +220,11 @@ class ObjectPolicy:
         return Unplayable(f"policy {self.name!r}{where}: {reason}")
 
 
-def _takes_argument(select: Callable[..., object]) -> bool:
+def _count_arguments(method: Callable[..., object], unknown: int) -> int:
     try:
-        return len(inspect.signature(select).parameters) > 0
+        return len(inspect.signature(method).parameters)
     except (TypeError, ValueError):  # a function of an extension module
-        return True
+        return unknown
 
 
 class ObjectPair:
@@ -215,20 +233,27 @@ class ObjectPair:
     This detects a policy that uses randomness other than its seed.
     """
 
-    def __init__(self, name: str, make: Maker, arms: int, seed: int) -> None:
+    def __init__(
+        self,
+        name: str,
+        make: Maker,
+        arms: int,
+        seed: int,
+        has_contexts: bool = False,  # noqa: FBT001, FBT002
+    ) -> None:
         self.name = name
-        self._first = ObjectPolicy(name, make, arms, seed)
-        self._second = ObjectPolicy(name, make, arms, seed)
+        self._first = ObjectPolicy(name, make, arms, seed, has_contexts)
+        self._second = ObjectPolicy(name, make, arms, seed, has_contexts)
         if self._first.made is self._second.made:
             raise Invalid(
                 f"policy {name!r}: its maker returned the same object twice; make(seed) must return a new object, "
                 "because each replication starts without a past"
             )
 
-    def choose(self, period: int) -> int:
+    def choose(self, period: int, context: object = None) -> int:
         """Return the arm that both choose, or raise `Diverged` if they differ."""
-        first = self._first.choose(period)
-        second = self._second.choose(period)
+        first = self._first.choose(period, context)
+        second = self._second.choose(period, context)
         if first != second:
             raise Diverged(
                 f"policy {self.name!r} is not deterministic: made twice with the same seed and given the same "
@@ -237,6 +262,6 @@ class ObjectPair:
             )
         return first
 
-    def observe(self, arm: int, reward: float) -> None:
-        self._first.observe(arm, reward)
-        self._second.observe(arm, reward)
+    def observe(self, arm: int, reward: float, context: object = None) -> None:
+        self._first.observe(arm, reward, context)
+        self._second.observe(arm, reward, context)

@@ -39,18 +39,38 @@ def empty_observations(arms: int, memory: int) -> Observations:
     return Observations(reads, pulls, np.zeros(arms), np.zeros(arms), np.zeros(memory))
 
 
-@inlined
-def cell_of(arm: int) -> int:
-    """Return the cell whose stack is read when an arm is played."""
-    return arm
+class SeenContext(NamedTuple):
+    """What a policy sees of the present user and of the user before: the last fields of a `Tally`."""
+
+    context: Floats
+    last_context: Floats
+    level: int
+    last_level: int
+    step: int
 
 
 @inlined
-def tally_of(observations: Observations, last_arm: int, last_reward: float) -> Tally:
+def no_context() -> SeenContext:
+    return SeenContext(None, None, 0, 0, 0)  # type: ignore[arg-type]  # as in `Tally`
+
+
+@inlined
+def cell_of(arm: int, level: int = 0, arms: int = 0) -> int:
+    """Return the cell whose stack is read when an arm is played in a level; without levels it is the arm."""
+    return level * arms + arm
+
+
+@inlined
+def tally_of(
+    observations: Observations, last_arm: int, last_reward: float, seen: SeenContext
+) -> Tally:
     """Return the tally that a select function takes."""
     pulls, totals, means = observations.pulls, observations.totals, observations.means
-    memory = observations.memory
-    return Tally(pulls, totals, means, memory, last_arm, last_reward, None, None, 0, 0, 0)  # type: ignore[arg-type]
+    memory, context, last_context = observations.memory, seen.context, seen.last_context
+    return Tally(
+        pulls, totals, means, memory, last_arm, last_reward,
+        context, last_context, seen.level, seen.last_level, seen.step,
+    )  # fmt: skip
 
 
 @inlined

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from sameluck import text_forms
 from sameluck.arrays import Floats
 from sameluck.compilation.decorators import branch_hint
 from sameluck.policies.base import RewardScale, Tally, selects
@@ -25,6 +26,7 @@ def _uniform(policy: Uniform, tally: Tally, period: int, noise: Key) -> np.int64
     return np.int64(uniform(at(noise, period, 0)) * tally.pulls.size)
 
 
+@text_forms.with_sample("always(0)")
 class Always(NamedTuple):
     """Play the same arm, an index from 0, in every period."""
 
@@ -32,9 +34,6 @@ class Always(NamedTuple):
 
     def check(self, arms: int) -> None:
         require_whole("Always.arm", self.arm, 0, arms - 1)
-
-
-Always.sample = "always(0)"  # type: ignore[attr-defined]  # not a field
 
 
 @selects(Always)

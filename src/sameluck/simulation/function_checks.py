@@ -37,10 +37,9 @@ from sameluck.policies.base import (
     select_function_of,
 )
 from sameluck.policies.batched import Batched
-from sameluck.simulation.contexts.runner import runner_of
+from sameluck.simulation.compiled_runner import CompiledRunner
 from sameluck.simulation.loop import Results
 from sameluck.simulation.plain_runner import Deadline, PlainRunner, Stop
-from sameluck.simulation.policy_runner import PolicyRunner
 from sameluck.simulation.refusals import environment_label
 from sameluck.trajectories import empty_trajectory
 
@@ -141,30 +140,32 @@ _checked: set[UserFunction] = set()
 class Probe(NamedTuple):
     """First periods of a policy in plain Python, which the compiled loop must repeat."""
 
-    runner: PolicyRunner
+    runner: CompiledRunner
     results: tuple[Results, ...]  # of the first replications
     functions: frozenset[UserFunction]
     stopped_at: Stop | None = None
 
-    def compare(self, *, recorded: bool) -> None:
+    def compare(self, *, recorded: bool = False) -> None:
         """Raise `Invalid` if compiled code differs; otherwise the functions count as checked."""
         if self.stopped_at is not None:
             self._run_beyond(self.stopped_at, recorded=recorded)
         for replication, plain in enumerate(self.results):
             periods = plain.checkpoints
             trajectory = (
-                empty_trajectory(periods.size, self.runner.experiment) if recorded else None
+                empty_trajectory(periods.size, self.runner.setting.experiment) if recorded else None
             )
             compiled = self.runner.run(range(replication, replication + 1), periods, trajectory)
             _check_equal_results(self.runner, plain, compiled, COMPILED)
         if any(function.is_of_environment for function in self.functions):
-            experiment = self.runner.experiment
-            check_means(self.runner.environment, experiment.n_arms, experiment.horizon)
+            experiment = self.runner.setting.experiment
+            check_means(self.runner.setting.environment, experiment.n_arms, experiment.horizon)
         _checked.update(self.functions)
 
     def _run_beyond(self, stop: Stop, *, recorded: bool) -> None:
         """Raise `Invalid` if machine code does not end in time the period in which plain Python stopped."""
-        trajectory = empty_trajectory(stop.period, self.runner.experiment) if recorded else None
+        trajectory = (
+            empty_trajectory(stop.period, self.runner.setting.experiment) if recorded else None
+        )
         self.runner.compile(recorded=recorded)
         try:
             within(PERIOD_SECONDS, self.runner.run, range(1), np.array([stop.period]), trajectory)
@@ -184,7 +185,7 @@ def probe_functions(experiment: Experiment, environment: Environment) -> list[Pr
         functions = frozenset(user_functions(experiment, stage, policy))
         if not functions:
             continue
-        runner = runner_of(experiment, stage, name)
+        runner = CompiledRunner(experiment, stage, name)
         for use in functions:
             try:
                 check_source(use.function)
@@ -209,11 +210,11 @@ def _check_python_environment(experiment: Experiment, environment: Environment) 
         _checked.add(use)
 
 
-def _probe(runner: PolicyRunner, functions: frozenset[UserFunction]) -> Probe:
+def _probe(runner: CompiledRunner, functions: frozenset[UserFunction]) -> Probe:
     checked = {use.function for use in _checked}
     again = all(use.function in checked for use in functions)
     seconds = (SECONDS_AGAIN if again else SECONDS) / 5  # each of five runs
-    periods = np.arange(1, min(PERIODS, runner.experiment.horizon) + 1)
+    periods = np.arange(1, min(PERIODS, runner.setting.experiment.horizon) + 1)
     PlainRunner(runner, Deadline(seconds)).check_rows()
     first = PlainRunner(runner, Deadline(seconds)).run(0, periods)
     plain = PlainRunner(runner, Deadline(seconds))
@@ -228,18 +229,20 @@ def _arms(results: Results, periods: int) -> Ints:
     return played
 
 
-def _check_equal_results(runner: PolicyRunner, first: Results, second: Results, when: str) -> None:
+def _check_equal_results(
+    runner: CompiledRunner, first: Results, second: Results, when: str
+) -> None:
     periods = min(first.checkpoints.size, second.checkpoints.size)
     arms = [_arms(results, periods) for results in (first, second)]
     check_equal(runner, arms, [results.rewards[0, :periods] for results in (first, second)], when)
-    if runner.experiment.context is not None:
-        regret, other = (results.regret[0, :periods] for results in (first, second))  # type: ignore[attr-defined]
+    if runner.setting.experiment.context is not None:
+        regret, other = (results.regret[0, :periods] for results in (first, second))
         if not np.allclose(regret, other, rtol=1e-9, atol=1e-9, equal_nan=True):
-            label = environment_label(runner.environment)
+            label = environment_label(runner.setting.environment)
             raise Invalid(f"{label} states different expected rewards {when}: {RULE}")
 
 
-def check_equal(runner: PolicyRunner, arms: list[Ints], rewards: list[Floats], when: str) -> None:
+def check_equal(runner: CompiledRunner, arms: list[Ints], rewards: list[Floats], when: str) -> None:
     """Raise `Invalid` if two runs of a replication differ in arms or, but for rounding, in cumulative rewards."""
     # NumPy's and the compiler's logarithms may differ in the last bit.
     tolerance = 1e-9 * max(float(np.abs(sums).max(initial=0.0)) for sums in rewards)
@@ -249,7 +252,7 @@ def check_equal(runner: PolicyRunner, arms: list[Ints], rewards: list[Floats], w
     }
     if periods:
         result = min(periods, key=periods.__getitem__)
-        source = runner.refusals.source_of(result, runner.parameters(range(1)))
+        source = runner.refusals.source_of(result, runner.setting.parameters(range(1)))
         raise Invalid(
             f"{source} gives different {result} {when}, first in period {periods[result]}: {RULE}"
         )

@@ -17,7 +17,7 @@ from typing import TypeAlias
 from sameluck.arrays import Floats, Ints
 from sameluck.errors import Invalid
 from sameluck.files import check_writable, file_state
-from sameluck.runs import CONTEXTUAL, KeptFile, Runs, check_runs_path
+from sameluck.runs import POLICY_ARRAYS, KeptFile, Runs, check_runs_path
 from sameluck.simulation.tasks import Assembly, Work, seconds_of_period
 
 _FIRST_PART = 32  # replications; Python objects, which may be slow, begin with one
@@ -73,13 +73,7 @@ class KeptRuns:
         return replace(earlier, experiment=self.work.experiment, seconds=seconds)
 
     def _of_this(self, kept: Runs) -> Runs:
-        if self.work.detail and kept.totals is None:
-            raise Invalid("they are without detail")
-        more = kept.replications < len(self.replications)
-        if more and kept.totals is not None and not self.work.detail:
-            raise Invalid("they have detail, and the following replications would not")
-        earlier = Runs.concat([self.nothing, kept.part(0, len(self.replications))])
-        return earlier if self.work.detail else replace(earlier, totals=None)
+        return Runs.concat([self.nothing, kept.part(0, len(self.replications))])
 
     def _other(self, reason: str) -> Invalid:
         return Invalid(
@@ -186,6 +180,6 @@ def _ctrl_c_afterwards() -> Iterator[None]:
 
 
 def _arrays(runs: Runs, other: Runs) -> list[tuple[Floats | Ints, Floats | Ints]]:
-    names = ("rewards", "pulls", "interactions", "totals", *CONTEXTUAL)
+    names = (*POLICY_ARRAYS, "interactions")
     pairs = [(getattr(runs, name), getattr(other, name)) for name in names]
     return [(first, second) for first, second in pairs if first is not None and second is not None]

@@ -13,13 +13,9 @@ from numpy.typing import NDArray
 
 from sameluck.arrays import Floats, Ints
 from sameluck.compilation.decorators import compiled, inlined
-from sameluck.environments.base import draw, law_at
-from sameluck.policies.base import (
-    PlayedArm,
-    Policy,
-    must_repeat,
-    select,
-)
+from sameluck.environments.base import law_at
+from sameluck.environments.contextual.base import gap_in_context
+from sameluck.policies.base import PlayedArm, Policy, must_repeat, select
 from sameluck.policies.observations import (
     Observations,
     cell_of,
@@ -29,7 +25,24 @@ from sameluck.policies.observations import (
     tally_of,
     with_reward,
 )
-from sameluck.randomness.streams import DECISION, REWARD, Bits, Key, OnceKey, stream, subkey, word
+from sameluck.randomness.streams import (
+    CONTEXT,
+    DECISION,
+    REWARD,
+    Bits,
+    Key,
+    OnceKey,
+    stream,
+    subkey,
+    word,
+)
+from sameluck.simulation.contexts import (
+    ContextArrays,
+    arrive,
+    draw_for_user,
+    forget,
+    seen_by_policy,
+)
 from sameluck.text_forms import Parameters
 from sameluck.trajectories import Trajectory
 
@@ -45,65 +58,157 @@ class WorkingArrays(NamedTuple):
 
 
 class Results(NamedTuple):
-    """Results of one policy: a row per replication, a column per checkpoint."""
+    """Results of one policy: a row per replication, a column per checkpoint.
 
-    indexed_by_period: bool | None
+    Arrays of contexts are empty where the experiment has none of the sort.
+    """
+
+    indexed_by_period: bool
     checkpoints: Ints
     rewards: Floats  # (replication, checkpoint)
     pulls: Ints  # (replication, checkpoint, arm)
+    totals: Floats  # sum of rewards of each arm (replication, checkpoint, arm)
+    visits: Ints  # reads of each cell (replication, checkpoint, cell), with levels and states
+    level_rewards: Floats  # (replication, checkpoint, level), with levels
+    regret: Floats  # (replication, checkpoint), with contexts
+    best_pulls: (
+        Ints  # plays of an arm that is best in its context (replication, checkpoint), with contexts
+    )
+    cells: NDArray[np.int32]  # (replication, period), where pairs of period and cell are counted
+
+
+class Replication(NamedTuple):
+    """Streams and arrays of one replication."""
+
+    users: Key | OnceKey  # contexts
+    noise: Key | OnceKey
+    arrays: WorkingArrays
+    row: int  # of the parameters and the results
 
 
 @inlined
 def run_one(
     policy: Policy,
     parameters: Parameters,
-    noise: Key | OnceKey,
-    arrays: WorkingArrays,
-    row: int,
+    replication: Replication,
+    contexts: ContextArrays | None,
     results: Results,
     trajectory: Trajectory | None,
 ) -> int:
-    """Run a replication; return 0, or the period in which the policy chose an arm that does not exist."""
+    """Run a replication; return 0, or the period in which the policy chose an arm that does not exist.
+
+    The period is negative if the environment wrote an invalid context. The arguments `contexts` and `trajectory` are
+    None where there are none: then the loop is compiled without what belongs to them.
+    """
+    users, noise, arrays, row = replication
     observations = arrays.observations
     arms = observations.pulls.size
-    earned = 0.0
-    arm = 0
-    reward = 0.0
+    earned, regret, best_pulls = 0.0, 0.0, 0
+    arm, reward, level = 0, 0.0, 0
     start = 1
     for checkpoint in range(results.checkpoints.size):
         stop = int(results.checkpoints[checkpoint]) + 1
         period = start
         while period < stop:
-            arm = select(policy, tally_of(observations, arm, reward), period, noise)
+            if not arrive(contexts, law_at(parameters, period), row, period, users):
+                return -period
+            seen = seen_by_policy(contexts, level)
+            arm = select(policy, tally_of(observations, arm, reward, seen), period, noise)
             if arm < 0 or arm >= arms:
                 return period
-            cell = cell_of(arm)
+            level = seen.level
+            cell = cell_of(arm, level, arms)
             key = Key(arrays.first[cell], arrays.second[cell])
             # While the policy must repeat the arm, its numbers stay in registers and are stored once, at the end.
             played, again = loaded(observations, arm), True
             # The position is derived from the pulls: a second counter would cost a tenth of the speed.
             offset = observations.reads[cell] - played.pulls
             while again:
-                # A loop without a trajectory is compiled for positions alone: its type is None.
-                by_period = trajectory is not None and results.indexed_by_period
+                # Without contexts and trajectory the loop is compiled for positions in the stack alone.
+                has_periods = contexts is not None or trajectory is not None
+                by_period = has_periods and results.indexed_by_period
                 position = period - 1 if by_period else played.pulls + offset
                 current = law_at(parameters, period)
-                reward = float(draw(current, row, arm, word(key, np.uint64(position))))
+                bits = word(key, np.uint64(position))
+                reward = float(draw_for_user(contexts, current, row, arm, bits))
+                if contexts is not None:
+                    gap = gap_in_context(current, row, contexts.user, arm, arms)
+                    regret, best_pulls = regret + gap, best_pulls + (gap <= 0.0)
+                    _add(contexts.level_rewards, level, reward)
+                # After all functions of users, so that a period that one of them ends is not observed.
                 played = with_reward(played, reward)
                 earned += reward
+                if has_periods:
+                    _keep_cell(results.cells, row, period, cell)
                 if trajectory is not None:
-                    trajectory.arms[period - 1] = arm
-                    trajectory.positions[period - 1] = position
-                    trajectory.rewards[period - 1] = reward
+                    _record(trajectory, period, arm, position, reward)
+                    _record_context(contexts, trajectory, period)
                 period += 1
                 repeated = PlayedArm(played.pulls, played.mean, observations.memory)
-                again = period < stop and must_repeat(policy, repeated, period, noise)
+                # With contexts the next user may differ.
+                may_repeat = contexts is None and period < stop
+                again = may_repeat and must_repeat(policy, repeated, period, noise)
             store(observations, cell, arm, played)
-        results.rewards[row, checkpoint] = earned
-        for index in range(arms):
-            results.pulls[row, checkpoint, index] = observations.pulls[index]
+        _store(results, row, checkpoint, earned, observations)
+        if contexts is not None:
+            results.regret[row, checkpoint] = regret
+            results.best_pulls[row, checkpoint] = best_pulls
+            _store_levels(results, row, checkpoint, observations.reads, contexts.level_rewards)
         start = stop
     return 0
+
+
+@inlined
+def _add(level_rewards: Floats, level: int, reward: float) -> None:
+    if level_rewards.size > 0:
+        level_rewards[level] += reward
+
+
+@inlined
+def _keep_cell(cells: NDArray[np.int32], row: int, period: int, cell: int) -> None:
+    if cells.shape[1] > 0:
+        cells[row, period - 1] = cell
+
+
+@inlined
+def _record(trajectory: Trajectory, period: int, arm: int, position: int, reward: float) -> None:
+    if trajectory.arms.size > 0:
+        trajectory.arms[period - 1] = arm
+        trajectory.positions[period - 1] = position
+        trajectory.rewards[period - 1] = reward
+
+
+@inlined
+def _record_context(contexts: ContextArrays | None, trajectory: Trajectory, period: int) -> None:
+    if contexts is not None:
+        _copy(contexts.flat, trajectory.contexts, period - 1)
+
+
+@inlined
+def _copy(context: Floats, rows: Floats | None, row: int) -> None:
+    if rows is not None and rows.shape[0] > 0:
+        for index in range(context.size):
+            rows[row, index] = context[index]
+
+
+@inlined
+def _store(
+    results: Results, row: int, checkpoint: int, earned: float, observations: Observations
+) -> None:
+    results.rewards[row, checkpoint] = earned
+    for arm in range(observations.pulls.size):
+        results.pulls[row, checkpoint, arm] = observations.pulls[arm]
+        results.totals[row, checkpoint, arm] = observations.totals[arm]
+
+
+@inlined
+def _store_levels(
+    results: Results, row: int, checkpoint: int, reads: Ints, level_rewards: Floats
+) -> None:
+    for cell in range(results.visits.shape[2]):
+        results.visits[row, checkpoint, cell] = reads[cell]
+    for level in range(level_rewards.size):
+        results.level_rewards[row, checkpoint, level] = level_rewards[level]
 
 
 @inlined
@@ -123,16 +228,21 @@ def run_all(
     stream_owners: StreamOwners,
     first: int,
     arrays: WorkingArrays,
+    contexts: ContextArrays | None,
     results: Results,
     trajectory: Trajectory | None,
 ) -> tuple[int, int]:
     """Run replications one after another; return a replication that failed and its period, or (-1, 0)."""
     seed, reward_owner, noise_owner = stream_owners
     for row in range(results.rewards.shape[0]):
-        replication = first + row
-        begin(arrays, seed, reward_owner, replication)
-        noise = stream(seed, DECISION, replication, noise_owner)
-        failed = run_one(policy, parameters, noise, arrays, row, results, trajectory)
+        number = first + row
+        begin(arrays, seed, reward_owner, number)
+        if contexts is not None:
+            forget(contexts)
+        users = stream(seed, CONTEXT, number, reward_owner)
+        noise = stream(seed, DECISION, number, noise_owner)
+        replication = Replication(users, noise, arrays, row)
+        failed = run_one(policy, parameters, replication, contexts, results, trajectory)
         if failed:
-            return replication, failed
+            return number, failed
     return -1, 0

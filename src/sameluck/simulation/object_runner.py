@@ -1,26 +1,32 @@
 """`ObjectRunner`: the loop of a policy that is a Python object, and the object's check before it is simulated.
 
 The object reads its rewards at the same addresses as a compiled policy, and gets the same seed as in a live
-experiment. Machine code draws its rewards in blocks: drawing them singly would cost more than most policies do.
+experiment.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import TypeAlias
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from sameluck.arrays import Ints
 from sameluck.environments.base import Environment
-from sameluck.errors import Diverged, Invalid, SameluckError
+from sameluck.errors import Diverged, Invalid
 from sameluck.experiment import Experiment
 from sameluck.policies.external import External, Maker, ObjectPair, ObjectPolicy, object_seed
 from sameluck.simulation.loop import Results
-from sameluck.simulation.rewards import RewardBlocks, RewardSource
+from sameluck.simulation.refusals import check_rewards
+from sameluck.simulation.rewards import RewardSource
+from sameluck.simulation.setting import Setting
+from sameluck.simulation.users import ContextUsers, Users
 from sameluck.trajectories import Trajectory, empty_trajectory
+
+Observe: TypeAlias = Callable[[int, float, object], object]  # of an arm, its reward and the context
 
 CHECK_SECONDS = 0.2
 CHECK_PERIODS = 250
@@ -30,80 +36,32 @@ _checked: WeakKeyDictionary[Maker, dict[tuple[int, int], float]] = WeakKeyDictio
 
 
 class ObjectRunner:
-    """An external policy of an experiment, prepared to run any of its replications; as `PolicyRunner`."""
+    """An external policy of an experiment, prepared to run any of its replications; as `CompiledRunner`.
+
+    Where users have contexts, an object with `update(context, arm, reward)` gets the context in `select(context)`
+    too: an array of features, or the index of a level or state.
+    """
 
     def __init__(
         self, experiment: Experiment, environment: Environment, name: str, make: Maker
     ) -> None:
-        self.experiment = experiment
-        self.environment = environment
-        self.name = name
+        self.setting = Setting(experiment, environment, name)
         self.make = make
         policy = experiment.policies[name]
         assert isinstance(policy, External)
         self.batch = policy.batch
-        self._indexed_by_period = experiment.indexed_by_period
 
     def run(
         self, replications: range, checkpoints: Ints, trajectory: Trajectory | None = None
     ) -> Results:
         """Return the results of replications; fill a trajectory if there is only one replication."""
-        shape = (len(replications), checkpoints.size)
-        pulls = np.empty((*shape, self.experiment.n_arms), np.int64)
-        results = Results(self._indexed_by_period, checkpoints, np.empty(shape), pulls)
-        source = RewardSource(self.experiment, self.environment, self.name, replications)
-        for row, replication in enumerate(replications):
-            self._run(replication, RewardBlocks(source, replication), row, results, trajectory)
+        results = self.setting.empty_results(len(replications), checkpoints)
+        for row, users in enumerate(self._users(replications)):
+            where = f" of replication {replications[row]}"
+            player = ObjectPolicy(*self._made_in(replications[row]), where=where)
+            self._run(player, users, row, results, trajectory)
+        check_rewards(self.setting.environment, results.rewards)
         return results
-
-    def _run(
-        self,
-        replication: int,
-        rewards: RewardBlocks,
-        row: int,
-        results: Results,
-        trajectory: Trajectory | None,
-    ) -> None:
-        arms, indexed_by_period = self.experiment.n_arms, self._indexed_by_period
-        earned, start = 0.0, 1
-        reads, pulls = [0] * arms, [0] * arms  # by cell, by arm
-        # Bound outside of the loop: looking up attributes would take as long as a simple policy.
-        values, first, end = rewards.values, rewards.start, rewards.end
-        policy = ObjectPolicy(self.name, self.make, arms, self._seed_in(replication))
-        select, update = policy.select, policy.update
-        if self.batch > 1:
-            update = in_batches(policy.observe, self.batch)
-        for column, checkpoint in enumerate(results.checkpoints.tolist()):
-            for period in range(start, checkpoint + 1):
-                try:
-                    arm = select(period)
-                except Exception as error:
-                    where = f" failed in period {period} of replication {replication}"
-                    raise policy.failure(where, error) from error
-                if type(arm) is not int or not 0 <= arm < arms:
-                    arm = policy.arm_of(arm, period)
-                cell = arm
-                position = period - 1 if indexed_by_period else reads[cell]
-                if position >= end[cell]:
-                    rewards.refill(cell, position, period)
-                reward = values[cell][position - first[cell]]
-                reads[cell] += 1
-                pulls[arm] += 1
-                earned += reward
-                if trajectory is not None:
-                    trajectory.arms[period - 1] = arm
-                    trajectory.positions[period - 1] = position
-                    trajectory.rewards[period - 1] = reward
-                try:
-                    update(arm, reward)
-                except SameluckError:  # explained already
-                    raise
-                except Exception as error:
-                    where = f" failed in update({arm}, {reward}), period {period} of replication {replication}"
-                    raise policy.failure(where, error) from error
-            results.rewards[row, column] = earned
-            results.pulls[row, column] = pulls
-            start = checkpoint + 1
 
     def run_pair(self, replication: int, periods: int, seconds: float = math.inf) -> list[int]:
         """Return the arms that two objects with the same seed both choose, for some periods or some time.
@@ -111,44 +69,104 @@ class ObjectRunner:
         Raises `Invalid` if they differ.
         """
         end = time.perf_counter() + seconds
-        only = range(replication, replication + 1)
-        source = RewardSource(self.experiment, self.environment, self.name, only)
-        rewards = RewardBlocks(source, replication)
-        count, arms = self.experiment.n_arms, list[int]()
-        reads = [0] * count
-        pair = ObjectPair(self.name, self.make, count, self._seed_in(replication))
-        observe = in_batches(pair.observe, self.batch)
-        while len(arms) < periods and (not arms or time.perf_counter() < end):
-            period = len(arms) + 1
-            try:
-                arm = pair.choose(period)
-            except Diverged as error:
-                raise Invalid(str(error)) from None
-            cell = arm
-            position = period - 1 if self._indexed_by_period else reads[cell]
-            observe(arm, rewards.read(cell, position, period))
-            reads[cell] += 1
-            arms.append(arm)
+        results = self.setting.empty_results(1, np.array([periods]))
+        trajectory = empty_trajectory(periods, self.setting.experiment)
+        (users,) = self._users(range(replication, replication + 1))
+        pair = ObjectPair(*self._made_in(replication))
+        try:
+            done = self._run(pair, users, 0, results, trajectory, end)
+        except Diverged as error:
+            raise Invalid(str(error)) from None
+        arms: list[int] = trajectory.arms[:done].tolist()
         return arms
 
-    def compile(self, *, recorded: bool) -> None:
-        """Compile the loop that draws the rewards and the function that computes the seed."""
+    def _users(self, replications: range) -> Iterator[Users | ContextUsers]:
+        setting = self.setting
+        if setting.experiment.context is not None:
+            parameters = setting.parameters(replications)
+            for row, replication in enumerate(replications):
+                yield ContextUsers(setting, parameters, replication, row)
+            return
+        source = RewardSource(setting.experiment, setting.environment, setting.name, replications)
+        for replication in replications:
+            yield Users(source, replication)
+
+    def _made_in(self, replication: int) -> tuple[str, Maker, int, int, bool]:
+        """Return the arguments of `ObjectPolicy` and `ObjectPair`."""
+        experiment, name = self.setting.experiment, self.setting.name
+        has_contexts = experiment.context is not None
+        return name, self.make, experiment.n_arms, self._seed_in(replication), has_contexts
+
+    def _run(
+        self,
+        player: ObjectPolicy | ObjectPair,
+        users: Users | ContextUsers,
+        row: int,
+        results: Results,
+        trajectory: Trajectory | None,
+        end: float = math.inf,
+    ) -> int:
+        """Run a replication; return the periods until `end`."""
+        arms, contexts = self.setting.experiment.n_arms, users.contexts
+        pulls, totals = [0] * arms, [0.0] * arms
+        earned = regret = 0.0
+        best_pulls, start = 0, 1
+        counts_cells, ends = results.cells.shape[1] > 0, end < math.inf
+        # Bound outside of the loop: looking up attributes would take as long as a simple policy.
+        arrive, pay, choose = users.arrive, users.pay, player.choose
+        observe = player.observe if self.batch == 1 else in_batches(player.observe, self.batch)
+        for column, checkpoint in enumerate(results.checkpoints.tolist()):
+            for period in range(start, checkpoint + 1):
+                seen = arrive(period)
+                arm = choose(period, seen)
+                cell, position, reward, gap = pay(arm, period)
+                pulls[arm] += 1
+                totals[arm] += reward
+                earned += reward
+                if contexts is not None:
+                    regret += gap
+                    best_pulls += gap <= 0.0
+                    if contexts.level_rewards.size:
+                        contexts.level_rewards[cell // arms] += reward
+                if counts_cells:
+                    results.cells[row, period - 1] = cell
+                if trajectory is not None:
+                    trajectory.arms[period - 1] = arm
+                    trajectory.positions[period - 1] = position
+                    trajectory.rewards[period - 1] = reward
+                    if contexts is not None and trajectory.contexts is not None:
+                        trajectory.contexts[period - 1] = contexts.flat
+                observe(arm, reward, seen)
+                if ends and time.perf_counter() > end:
+                    return period
+            results.rewards[row, column] = earned
+            results.pulls[row, column], results.totals[row, column] = pulls, totals
+            if contexts is not None:
+                results.regret[row, column], results.best_pulls[row, column] = regret, best_pulls
+                results.visits[row, column] = users.reads[: results.visits.shape[2]]
+                results.level_rewards[row, column] = contexts.level_rewards
+            start = checkpoint + 1
+        return start - 1
+
+    def compile(self) -> None:
+        """Compile what draws contexts and rewards, and the function that computes the seed."""
         self._seed_in(0)
-        RewardSource(self.experiment, self.environment, self.name, range(1)).draw(0, 0, 0, 0)
+        (users,) = self._users(range(1))
+        users.arrive(1)
+        users.pay(0, 1)
 
     def _seed_in(self, replication: int) -> int:
-        stream_owner = self.experiment.design.noise_owner(self.name)
-        return object_seed(self.experiment.seed, replication, stream_owner)
+        experiment = self.setting.experiment
+        stream_owner = experiment.design.noise_owner(self.setting.name)
+        return object_seed(experiment.seed, replication, stream_owner)
 
 
-def in_batches(
-    observe: Callable[[int, float], object], size: int
-) -> Callable[[int, float], object]:
+def in_batches(observe: Observe, size: int) -> Observe:
     """Return a function that collects rewards and passes them on when a batch is full."""
-    waiting: list[tuple[int, float]] = []
+    waiting: list[tuple[int, float, object]] = []
 
-    def collect(arm: int, reward: float) -> None:
-        waiting.append((arm, reward))
+    def collect(arm: int, reward: float, context: object) -> None:
+        waiting.append((arm, reward, context))
         if len(waiting) == size:
             for observation in waiting:
                 observe(*observation)
@@ -164,7 +182,7 @@ def check_object(runner: ObjectRunner) -> float:
     object after another replication. An object is checked when its maker is first used in a process with a number of
     arms, for about `CHECK_SECONDS`.
     """
-    experiment = runner.experiment
+    experiment = runner.setting.experiment
     size = (experiment.n_arms, min(CHECK_PERIODS, experiment.horizon))
     try:
         measured = _checked.setdefault(runner.make, {})
@@ -182,7 +200,7 @@ def _seconds_per_step(runner: ObjectRunner, periods: int) -> float:
         begin = time.perf_counter()
         runner.run(range(replication, replication + 1), end, trajectory)
         seconds = min(seconds, time.perf_counter() - begin)
-    check_repeated(runner.name, first, trajectory.arms.tolist())
+    check_repeated(runner.setting.name, first, trajectory.arms.tolist())
     return seconds / len(first)
 
 

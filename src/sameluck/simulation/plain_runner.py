@@ -34,7 +34,6 @@ from sameluck.environments.base import (
 from sameluck.environments.checks import MAX_REWARD
 from sameluck.environments.contextual.base import (
     contexts,
-    draw_in_context,
     expected,
     expects,
     write_context,
@@ -48,6 +47,7 @@ from sameluck.policies.base import (
     selects,
 )
 from sameluck.randomness.streams import (
+    CONTEXT,
     DECISION,
     REWARD,
     Bits,
@@ -58,11 +58,12 @@ from sameluck.randomness.streams import (
     subkey,
     word,
 )
-from sameluck.simulation.loop import Results
-from sameluck.simulation.policy_runner import PolicyRunner
+from sameluck.simulation.compiled_runner import CompiledRunner
+from sameluck.simulation.contexts import draw_for_user, forget
+from sameluck.simulation.loop import Replication, Results, run_one
 from sameluck.simulation.refusals import OutOfTime
 from sameluck.text_forms import Parameters, is_parameters
-from sameluck.trajectories import Trajectory
+from sameluck.trajectories import Trajectory, empty_trajectory
 
 Value = TypeVar("Value")
 Index: TypeAlias = Any  # whatever a function writes in brackets
@@ -112,10 +113,10 @@ class Stop(NamedTuple):
 
 
 class PlainRunner:
-    """Runs the policy of a `PolicyRunner` in plain Python."""
+    """Runs the policy of a `CompiledRunner` in plain Python."""
 
-    def __init__(self, runner: PolicyRunner, deadline: Deadline | None = None) -> None:
-        self.runner = runner
+    def __init__(self, runner: CompiledRunner, deadline: Deadline | None = None) -> None:
+        self.runner, self.setting = runner, runner.setting
         self.deadline = deadline or Deadline()
         self.stopped_at: Stop | None = None
 
@@ -123,24 +124,28 @@ class PlainRunner:
         self, replication: int, checkpoints: Ints, trajectory: Trajectory | None = None
     ) -> Results:
         """Return the results of a replication, up to the last checkpoint before the deadline."""
-        runner = self.runner
-        seed, reward_owner, noise_owner = runner.stream_owners
-        arrays, results = runner.empty_arrays(), runner.empty_results(1, checkpoints)
-        cells = np.arange(runner.experiment.cells)  # all at once
+        runner, setting = self.runner, self.setting
+        seed, reward_owner, noise_owner = setting.stream_owners
+        arrays, contexts = runner.empty_arrays(), setting.empty_contexts()
+        results = setting.empty_results(1, checkpoints)
+        cells = np.arange(setting.experiment.cells)  # all at once
         keys = subkey(stream(seed, REWARD, replication, reward_owner), cells)  # type: ignore[arg-type]
         arrays.first[:], arrays.second[:] = keys
+        if contexts is not None:
+            forget(contexts)
+        key = stream(seed, CONTEXT, replication, reward_owner)
+        users = OnceKey(key, f"environment {type(setting.environment).__name__}")
         key = stream(seed, DECISION, replication, noise_owner)
         noise = OnceKey(key, runner.refusals.label, bits_once=not runner.is_builtin)
+        current = Replication(users, noise, arrays, 0)
         policy = guarded_policy(runner.policy, self.deadline)
-        parameters = runner.parameters(range(replication, replication + 1))
+        parameters = setting.parameters(range(replication, replication + 1))
         guarded = self._guarded_parameters(parameters)
-        recording = runner.recording(trajectory, checkpoints)
+        trajectory = trajectory or empty_trajectory(0)
         try:
             functions = select_function_of(runner.policy), *user_functions_of(parameters)
             with runner.refusals.explaining(parameters), self.deadline.checked_in(*functions):
-                period = runner.run_plainly(
-                    policy, guarded, noise, arrays, replication, results, recording
-                )
+                period = run_one(policy, guarded, current, contexts, results, trajectory)
         except OutOfTime as error:
             done = int(np.searchsorted(checkpoints, arrays.observations.pulls.sum(), side="right"))
             codes = [function.__code__ for function in functions]
@@ -154,11 +159,11 @@ class PlainRunner:
 
     def check_rows(self) -> None:
         """Draw rewards of the first and the last of many replications, which a user's parameters must have."""
-        experiment = self.runner.experiment
-        if is_builtin(type(self.runner.environment)):
+        experiment = self.setting.experiment
+        if is_builtin(type(self.setting.environment)):
             return
         rows = min(experiment.replications, _MAX_ROWS, max(1, _MAX_CELLS // experiment.n_arms))
-        parameters = self.runner.parameters(range(rows))
+        parameters = self.setting.parameters(range(rows))
         guarded = self._guarded_parameters(parameters)
         key = stream(experiment.seed, REWARD, 0, 0)
         explaining = self.runner.refusals.explaining(parameters)
@@ -168,28 +173,18 @@ class PlainRunner:
             self.deadline.checked_in(*user_functions_of(parameters)),
         ):
             for row in (0, rows - 1):
-                if experiment.context is not None:
-                    self._check_user(guarded, row, key)
-                    continue
+                contexts = self.setting.empty_contexts()
+                if contexts is not None:
+                    write_context(guarded, row, 1, key, contexts.user)
                 for arm in range(experiment.n_arms):
-                    draw(guarded, row, arm, word(key, arm))
-
-    def _check_user(self, guarded: Parameters, row: int, key: Key) -> None:
-        context, environment = self.runner.experiment.context, self.runner.environment
-        assert context is not None
-        arms = self.runner.experiment.n_arms
-        shape = context.shape(arms)
-        user = np.zeros(math.prod(shape) + environment.hidden)
-        user = user if environment.hidden else user.reshape(shape)
-        write_context(guarded, row, 1, key, user)
-        for arm in range(arms):
-            draw_in_context(guarded, row, user, arm, word(key, arm))
-            expected(guarded, row, user, arm)
+                    draw_for_user(contexts, guarded, row, arm, word(key, arm))
+                    if contexts is not None:
+                        expected(guarded, row, contexts.user, arm)
 
     def _guarded_parameters(self, parameters: Parameters) -> Parameters:
-        context = self.runner.experiment.context
+        environment, context = self.setting.environment, self.setting.experiment.context
         return guarded_parameters(
-            parameters, self.deadline, binary=self.runner.environment.binary, context=context
+            parameters, self.deadline, binary=environment.binary, context=context
         )
 
 
@@ -286,11 +281,12 @@ def _select_guarded(policy: GuardedPolicy, tally: Tally, period: int, noise: Key
 
 
 class GuardedParameters(NamedTuple):
-    """Parameters of a user's environment, whose draw function is checked at every reward."""
+    """Parameters of a user's environment, whose functions are checked at every call."""
 
     inner: Parameters
     deadline: Deadline
     binary: bool
+    levels: int  # 0 without levels
 
 
 def guarded_parameters(
@@ -300,32 +296,13 @@ def guarded_parameters(
     if not user_functions_of(parameters):
         return parameters
     inner = _guarded(parameters, "parameters", deadline)
-    if context is None:
-        return GuardedParameters(inner, deadline, binary)
-    levels = 0 if context.indexed_by_period else context.number
-    return GuardedWorld(inner, deadline, binary, levels)
+    levels = 0 if context is None or context.indexed_by_period else context.number
+    return GuardedParameters(inner, deadline, binary, levels)
 
 
-@draws(GuardedParameters)
-def _draw_guarded(parameters: GuardedParameters, row: int, arm: int, bits: Bits) -> float:
-    parameters.deadline.check()
-    with np.errstate(divide="raise", invalid="raise"):
-        reward = draw(parameters.inner, row, arm, OnceBits.of(bits))
-    return _checked_reward(parameters, reward)
-
-
-class GuardedWorld(NamedTuple):
-    """Parameters of a user's environment with contexts, whose functions are checked at every call."""
-
-    inner: Parameters
-    deadline: Deadline
-    binary: bool
-    levels: int  # 0 with features
-
-
-@contexts(GuardedWorld)
+@contexts(GuardedParameters)
 def _write_guarded(
-    parameters: GuardedWorld, row: int, period: int, noise: Key | OnceKey, context: Floats
+    parameters: GuardedParameters, row: int, period: int, noise: Key | OnceKey, context: Floats
 ) -> None:
     parameters.deadline.check()
     context.fill(np.nan)  # so that an entry that is not written is noticed
@@ -344,19 +321,19 @@ def _write_guarded(
         raise Misuse(reason, function)
 
 
-@draws(GuardedWorld)
-def _draw_in_world(
-    parameters: GuardedWorld, row: int, context: Floats, arm: int, bits: Bits
+@draws(GuardedParameters)
+def _draw_guarded(
+    parameters: GuardedParameters, row: int, context: Floats | None, arm: int, bits: Bits
 ) -> float:
     parameters.deadline.check()
     read = _guarded(context, "context", parameters.deadline)
     with np.errstate(divide="raise", invalid="raise"):
-        reward = draw_in_context(parameters.inner, row, read, arm, OnceBits.of(bits))
+        reward = draw(parameters.inner, row, read, arm, OnceBits.of(bits))
     return _checked_reward(parameters, reward)
 
 
-@expects(GuardedWorld)
-def _expect_in_world(parameters: GuardedWorld, row: int, context: Floats, arm: int) -> float:
+@expects(GuardedParameters)
+def _expect_guarded(parameters: GuardedParameters, row: int, context: Floats, arm: int) -> float:
     if type(parameters.inner) not in EXPECTED_FUNCTIONS:
         return np.nan
     parameters.deadline.check()
@@ -369,7 +346,7 @@ def _expect_in_world(parameters: GuardedWorld, row: int, context: Floats, arm: i
     return float(mean)
 
 
-def _checked_reward(parameters: GuardedParameters | GuardedWorld, reward: float) -> float:
+def _checked_reward(parameters: GuardedParameters, reward: float) -> float:
     function = draw_function_of(parameters.inner)
     if isinstance(reward, bool | np.bool_):
         reason = f"what it returns, {reward!r}, is not a number, but True or False: write 1.0 if ... else 0.0"

@@ -108,13 +108,11 @@ def checked_replications(experiment: Experiment, replications: range | None) -> 
     return replications
 
 
-def check_memory(
-    experiment: Experiment, replications: int, checkpoints: Ints, *, detail: bool = False
-) -> None:
+def check_memory(experiment: Experiment, replications: int, checkpoints: Ints) -> None:
     """Raise `TooLarge` with an estimate if the results would not fit into this machine's memory."""
     policies, arms = len(experiment.policies), experiment.n_arms
     cells = replications * policies * checkpoints.size
-    results = 8 * cells * (experiment.cells + 2) * (2 if detail else 1)
+    results = 8 * cells * (experiment.cells + arms + 2)
     tables = 64 * experiment.horizon * (policies if experiment.indexed_by_period else 1)
     needed, free = results + tables, _available_memory()
     if needed > free:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import NoReturn
 
 import numpy as np
 
@@ -83,11 +84,7 @@ class Refusals:
         A negative period stands for an invalid context.
         """
         if period < 0:
-            raise Invalid(
-                f"{environment_label(self.environment)}: its contexts function wrote a context in period {-period} "
-                f"of replication {replication} that is not finite, or a level that does not exist; write a finite "
-                "number into each entry"
-            )
+            raise invalid_context(self.environment, replication, -period)
         if period != 0:
             raise Invalid(
                 f"{self.label} chose an arm outside 0..{self.arms - 1} in period {period} of replication "
@@ -123,6 +120,25 @@ def draw_message(environment: Environment, function: Function, error: Exception)
     elif function in EXPECTED_FUNCTIONS.values():
         rule = _EXPECTS_RULE
     return _message(environment_label(environment), rule, function, error)
+
+
+def blame_environment(
+    environment: Environment, parameters: Parameters, error: Exception
+) -> NoReturn:
+    """Raise `Invalid` with the line and the rule of a user's function; the error itself if there is none."""
+    functions = user_functions_of(parameters)
+    blamed = [function for function in functions if blames(function, error)] or functions
+    if not blamed:
+        raise error
+    raise Invalid(draw_message(environment, blamed[0], error)) from error
+
+
+def invalid_context(environment: Environment, replication: int, period: int) -> Invalid:
+    """Return the error of a contexts function that wrote what is no context."""
+    return Invalid(
+        f"{environment_label(environment)}: its contexts function wrote a context in period {period} of replication "
+        f"{replication} that is not finite, or a level that does not exist; write a finite number into each entry"
+    )
 
 
 def check_rewards(environment: Environment, rewards: Floats) -> None:

@@ -1,4 +1,4 @@
-"""Rewards of a simulation read at their addresses: a single reward, blocks for a policy, all that runs have read."""
+"""Rewards of a simulation read at their addresses: a single reward, the next of a policy, all that runs have read."""
 
 from __future__ import annotations
 
@@ -6,22 +6,17 @@ import numpy as np
 
 from sameluck.arrays import Floats, Ints
 from sameluck.compilation.decorators import compiled
-from sameluck.compilation.functions import is_builtin
 from sameluck.environments.base import (
     Environment,
     draw,
-    draw_function_of,
     law_at,
     prepared_parameters,
 )
-from sameluck.errors import Invalid
-from sameluck.experiment import Experiment, capabilities_of
+from sameluck.experiment import Experiment
 from sameluck.randomness.streams import REWARD, Bits, stream, subkey, word
 from sameluck.runs import Runs
-from sameluck.simulation.refusals import check_rewards, draw_message
+from sameluck.simulation.refusals import blame_environment, check_rewards
 from sameluck.text_forms import Parameters
-
-_MIN_BLOCK, _MAX_BLOCK = 32, 1024  # rewards
 
 
 def bits_at(
@@ -43,7 +38,9 @@ def reward_at(
     """Return the reward of an entry, as in `simulate` bit for bit; of a moving environment, as of period 1."""
     only = range(replication, replication + 1)
     parameters = prepared_parameters(environment, experiment.seed, only, experiment.n_arms)
-    return float(draw(parameters, 0, arm, bits_at(experiment, replication, policy, arm, position)))
+    return float(
+        draw(parameters, 0, None, arm, bits_at(experiment, replication, policy, arm, position))
+    )
 
 
 @compiled
@@ -59,7 +56,7 @@ def _draw_block(
 ) -> None:
     key = subkey(stream(seed, REWARD, replication, stream_owner), arm)
     for index in range(rewards.size):
-        rewards[index] = draw(parameters, row, arm, word(key, start + index))
+        rewards[index] = draw(parameters, row, None, arm, word(key, start + index))
 
 
 class RewardSource:
@@ -89,42 +86,9 @@ class RewardSource:
         try:
             _draw_block(law_at(self.parameters, period), row, *address, rewards)
         except Exception as error:
-            function = draw_function_of(self.parameters)
-            if is_builtin(function):
-                raise
-            raise Invalid(draw_message(self.environment, function, error)) from error
+            blame_environment(self.environment, self.parameters, error)
         check_rewards(self.environment, rewards)
         return rewards.tolist()
-
-
-class RewardBlocks:
-    """Blocks of the rewards that a policy reads next in one replication, one block per arm.
-
-    `values[arm]` holds the positions from `start[arm]` up to `end[arm]`.
-    """
-
-    def __init__(self, source: RewardSource, replication: int) -> None:
-        arms = source.experiment.n_arms
-        self.source = source
-        self.replication = replication
-        self.values: list[list[float]] = [[] for _ in range(arms)]
-        self.start, self.end = [0] * arms, [0] * arms
-
-    def refill(self, arm: int, position: int, period: int) -> None:
-        """Draw the rewards of an arm from a position on, twice as many as the last time.
-
-        In a moving environment only one is drawn: the next reward has the distribution of a later period.
-        """
-        size = min(max(2 * len(self.values[arm]), _MIN_BLOCK), _MAX_BLOCK)
-        size = size if capabilities_of(self.source.environment).is_stationary else 1
-        self.values[arm] = self.source.draw(self.replication, arm, position, size, period)
-        self.start[arm], self.end[arm] = position, position + size
-
-    def read(self, arm: int, position: int, period: int) -> float:
-        """Return the reward at a position, which is not before an earlier one, in a period."""
-        if position >= self.end[arm]:
-            self.refill(arm, position, period)
-        return self.values[arm][position - self.start[arm]]
 
 
 def observed_rewards(runs: Runs) -> Floats:
@@ -160,5 +124,5 @@ def _read_stacks(
             for arm in range(depths.shape[2]):
                 stack = subkey(key, arm)
                 for position in range(depths[row, owner, arm]):
-                    values[index] = float(draw(parameters, row, arm, word(stack, position)))
+                    values[index] = float(draw(parameters, row, None, arm, word(stack, position)))
                     index += 1

@@ -15,15 +15,13 @@ from typing import TypeAlias
 from sameluck import text_forms
 from sameluck.compilation.decorators import announcing, load_compiler
 from sameluck.environments.base import EnvironmentLike
-from sameluck.errors import Invalid
 from sameluck.experiment import Experiment, checked_checkpoints
 from sameluck.policies.external import Makers, makers_of
 from sameluck.policies.simple import Uniform
 from sameluck.runs import Runs
-from sameluck.simulation.contexts.objects import object_runner_of
 from sameluck.simulation.function_checks import probe_functions
 from sameluck.simulation.kept_runs import KeptRuns
-from sameluck.simulation.object_runner import check_object
+from sameluck.simulation.object_runner import ObjectRunner, check_object
 from sameluck.simulation.preconditions import check_memory, checked_replications, fitted
 from sameluck.simulation.tasks import Work, split
 from sameluck.simulation.workers import MapLike, assemble, map_tasks, run_tasks
@@ -51,7 +49,6 @@ def simulate(  # noqa: PLR0913 all but two are optional
     progress: ProgressLike | None = None,
     map: MapLike | None = None,
     replications: range | None = None,
-    detail: bool = False,
     check: bool = True,
     makers: Makers | None = None,
     keep: str | os.PathLike[str] | None = None,
@@ -70,7 +67,6 @@ def simulate(  # noqa: PLR0913 all but two are optional
         map: Runs the tasks elsewhere: an executor's `map`, or `sameluck.adapters.dask.on(client)`. Results may come
             in any order. Tasks take about a second; more `workers` make them smaller.
         replications: Run these only; they may continue where an earlier call ended, for `Runs.concat`.
-        detail: Also record each arm's total reward, for `compare(adjust="means")`.
         check: Check your own policies and environments before they are first run.
         makers: For `External` policies: name -> function of a seed that returns the policy, a Python object.
         keep: A file, as `Runs.save` writes it. If the call is interrupted, by Ctrl-C for example, it holds the
@@ -78,7 +74,7 @@ def simulate(  # noqa: PLR0913 all but two are optional
             written every 20 seconds, or more rarely if that takes long, in case the process is killed. `compare`
             marks its looks there, so that runs that were compared and then extended are noticed.
     """
-    work = checked_work(experiment, environment, checkpoints, replications, detail, makers)
+    work = checked_work(experiment, environment, checkpoints, replications, makers)
     require_flag("check", check)
     workers = available_workers() if workers is None else require_whole("workers", workers, 1)
     workers = min(workers, _MAX_WORKERS)
@@ -95,7 +91,6 @@ def checked_work(
     environment: EnvironmentLike,
     checkpoints: Sequence[int] | None = None,
     replications: range | None = None,
-    detail: bool = False,  # noqa: FBT001, FBT002 checked below
     makers: Makers | None = None,
 ) -> Work:
     """Return the work that `simulate` does with these arguments; raise `Invalid` or `TooLarge` if it cannot."""
@@ -103,13 +98,8 @@ def checked_work(
     horizons = checked_checkpoints(experiment, checkpoints)
     numbers = checked_replications(experiment, replications)
     makers_by_policy = makers_of(experiment.policies, makers)
-    require_flag("detail", detail)
-    if experiment.context is not None and detail:
-        raise Invalid(
-            "detail=True is for compare(adjust='means'), which is not defined with contexts; leave it out"
-        )
-    check_memory(experiment, len(numbers), horizons, detail=detail)
-    return Work(experiment, environment, horizons, numbers, detail, makers_by_policy)
+    check_memory(experiment, len(numbers), horizons)
+    return Work(experiment, environment, horizons, numbers, makers_by_policy)
 
 
 class Simulation:
@@ -152,24 +142,23 @@ class Simulation:
             load_compiler()
             for name in work.experiment.policies:  # in the threads, each would wait for the others
                 with self._announced(name):
-                    work.runner(name).compile(recorded=work.recorded)
+                    work.runner(name).compile()
         for probe in probes:
-            probe.compare(recorded=work.recorded)
+            probe.compare()
 
     def _check_objects(self) -> dict[str, float]:
         work, measured = self.work, {}
         for name, make in work.makers.items():
-            runner = object_runner_of(work.experiment, work.environment, name, make)
+            runner = ObjectRunner(work.experiment, work.environment, name, make)
             with self._announced(name):
-                runner.compile(recorded=False)
+                runner.compile()
             measured[name] = check_object(runner)
         return measured
 
     def _announced(self, policy: str) -> AbstractContextManager[None]:
         classes = [type(self.work.experiment.policies[policy]), type(self.work.environment)]
-        how = ", period by period," if self.work.recorded else ""
         pair = " with ".join(map(text_forms.name_of, classes))
-        message = f"sameluck: compiling {pair}{how} for this machine (once) ..."
+        message = f"sameluck: compiling {pair} for this machine (once) ..."
         # A warning, because that is what reaches the terminal when logging is not set up.
         return announcing(partial(log.warning, message))
 

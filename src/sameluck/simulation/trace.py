@@ -7,12 +7,10 @@ import numpy as np
 from sameluck.environments.base import EnvironmentLike
 from sameluck.experiment import MAX_COUNT, Experiment
 from sameluck.policies.external import Makers, makers_of
-from sameluck.simulation.contexts.objects import object_runner_of
-from sameluck.simulation.contexts.runner import runner_of
+from sameluck.simulation.compiled_runner import CompiledRunner
 from sameluck.simulation.function_checks import COMPILED, check_equal, probe_functions
 from sameluck.simulation.object_runner import ObjectRunner, check_object, check_repeated
 from sameluck.simulation.plain_runner import PlainRunner
-from sameluck.simulation.policy_runner import PolicyRunner
 from sameluck.simulation.preconditions import check_memory, fitted
 from sameluck.simulation.simulate import with_select_functions
 from sameluck.trajectories import Trace, Trajectory, empty_trajectory, replayed_by
@@ -56,26 +54,23 @@ def trace(
     trajectories: dict[str, Trajectory] = {}
     for name in experiment.policies:
         if name in makers_by_policy:
-            runner = object_runner_of(experiment, environment, name, makers_by_policy[name])
+            runner = ObjectRunner(experiment, environment, name, makers_by_policy[name])
             if check:
                 check_object(runner)
             trajectory = _trace_object(runner, replication, guard=guard)
         else:
-            policy_runner = runner_of(experiment, environment, name)
-            trajectory = _trace_compiled(policy_runner, replication, guard=guard)
+            compiled_runner = CompiledRunner(experiment, environment, name)
+            trajectory = _trace_compiled(compiled_runner, replication, guard=guard)
         earlier = list(trajectories.values())
         replayed = replayed_by(experiment, trajectory, earlier)
         trajectories[name] = trajectory._replace(replayed=replayed)
     return Trace(experiment, environment, replication, trajectories)
 
 
-def _trace_compiled(runner: PolicyRunner, replication: int, *, guard: bool) -> Trajectory:
-    horizon = runner.experiment.horizon
-    end, trajectory, plain = (
-        np.array([horizon]),
-        empty_trajectory(horizon, runner.experiment),
-        empty_trajectory(horizon, runner.experiment),
-    )
+def _trace_compiled(runner: CompiledRunner, replication: int, *, guard: bool) -> Trajectory:
+    experiment = runner.setting.experiment
+    end, horizon = np.array([experiment.horizon]), experiment.horizon
+    trajectory, plain = (empty_trajectory(horizon, experiment) for _ in range(2))
     if guard:  # plain Python first: it names the line of a wrong index
         PlainRunner(runner).run(replication, end, plain)
     runner.run(range(replication, replication + 1), end, trajectory)
@@ -86,9 +81,11 @@ def _trace_compiled(runner: PolicyRunner, replication: int, *, guard: bool) -> T
 
 
 def _trace_object(runner: ObjectRunner, replication: int, *, guard: bool) -> Trajectory:
-    horizon = runner.experiment.horizon
-    trajectory = empty_trajectory(horizon, runner.experiment)
+    experiment = runner.setting.experiment
+    horizon, trajectory = experiment.horizon, empty_trajectory(experiment.horizon, experiment)
     runner.run(range(replication, replication + 1), np.array([horizon]), trajectory)
     if guard:
-        check_repeated(runner.name, runner.run_pair(replication, horizon), trajectory.arms.tolist())
+        check_repeated(
+            runner.setting.name, runner.run_pair(replication, horizon), trajectory.arms.tolist()
+        )
     return trajectory

@@ -17,7 +17,7 @@ from sameluck.policies.base import POLICIES, Policy, check_context
 from sameluck.policies.external import Makers
 from sameluck.policies.registry import as_policy
 from sameluck.policies.simple import Uniform
-from sameluck.runs import CONTEXTUAL, Runs
+from sameluck.runs import POLICY_ARRAYS, Runs
 from sameluck.simulation.simulate import Progress, simulate
 from sameluck.simulation.trace import trace
 from sameluck.validation import require_whole
@@ -29,7 +29,7 @@ _DEFAULT_ENVIRONMENTS = (
     "logistic_prior(3, shared=true)",
     "by_level(bernoulli_prior(a=1), bernoulli_prior(a=1))",
 )
-_ARRAYS = ("rewards", "pulls", "interactions", "totals", *CONTEXTUAL)
+_ARRAYS = ("rewards", "interactions", *POLICY_ARRAYS[1:])
 
 
 def check_policy(
@@ -130,7 +130,6 @@ def difference_from_rerun(
         runs.environment,
         checkpoints=runs.checkpoints.tolist(),
         replications=range(runs.first, runs.first + runs.replications),
-        detail=runs.totals is not None,
         workers=workers,
         progress=progress,
     )

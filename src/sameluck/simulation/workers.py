@@ -19,7 +19,7 @@ from functools import partial
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
 
 import numpy as np
 
@@ -267,7 +267,7 @@ def _ready(team: Sequence[_Worker], busy: dict[Connection, int]) -> list[Connect
     while True:
         before = [_activity(pid) for pid in pids]
         if ready := wait(list(busy), timeout=_IDLE):
-            return ready  # type: ignore[return-value]  # some of the busy connections
+            return cast(list[Connection], ready)
         if [_activity(pid) for pid in pids] == before:
             raise Unplayable(
                 f"no process has run for {_IDLE:.0f} seconds: the policy waits for something that is not there "

@@ -39,13 +39,12 @@ from sameluck.context import Context
 from sameluck.environments.base import (
     CONTEXT_CHECKS,
     CONTEXT_FUNCTIONS,
-    DRAW_FUNCTIONS,
     ENVIRONMENTS,
     EXPECTED_FUNCTIONS,
     Environment,
 )
 from sameluck.errors import Invalid
-from sameluck.randomness.streams import Bits, Key, OnceKey
+from sameluck.randomness.streams import Key, OnceKey
 
 _GAP_FUNCTIONS: dict[type, Callable[..., float]] = {}
 
@@ -101,16 +100,6 @@ def _register_for(
         return function
 
     return register
-
-
-def _draw_in_context(
-    parameters: text_forms.Parameters, row: int, context: Floats, arm: int, bits: Bits
-) -> float:
-    """Turn 64 random bits into an arm's reward in a context."""
-    raise NotImplementedError
-
-
-draw_in_context = dispatched(_draw_in_context, DRAW_FUNCTIONS)
 
 
 def _write_context(

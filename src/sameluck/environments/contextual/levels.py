@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from itertools import chain, groupby
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -115,14 +115,14 @@ class ByLevel(_ByLevelFields, ContextualEnvironment):
 
     @property
     def _by_level(self) -> Sequence[Environment]:
-        return self.environments  # type: ignore[return-value]  # checked by `_checked_arms`
+        return cast(Sequence[Environment], self.environments)  # checked by `_checked_arms`
 
     @property
     def arms(self) -> int | None:
         return next((level.arms for level in self._by_level if level.arms), None)
 
     @property
-    def arm_names(self) -> Sequence[str]:  # type: ignore[override]  # it depends on the environments
+    def arm_names(self) -> Sequence[str]:
         return self._by_level[0].arm_names
 
     @property
@@ -130,12 +130,12 @@ class ByLevel(_ByLevelFields, ContextualEnvironment):
         return Levels(self.levels or len(self.environments))
 
     @property
-    def binary(self) -> bool:  # type: ignore[override]  # it depends on the environments
+    def binary(self) -> bool:
         """Whether all levels pay 0 and 1 only."""
         return all(level.binary for level in self._by_level)
 
     @property
-    def is_prior(self) -> bool:  # type: ignore[override]  # it depends on the environments
+    def is_prior(self) -> bool:
         """Whether the means of the levels are drawn per replication."""
         return self._by_level[0].is_prior
 
@@ -208,8 +208,9 @@ class ByLevel(_ByLevelFields, ContextualEnvironment):
 
     def instance(self, seed: int, replication: int, arms: int) -> ByLevel:
         """Return the levels of a replication, drawn from their priors."""
+        prior: Any
         (prior,) = self._groups(arms)  # priors of one class are merged
-        cells = prior.instance(seed, replication, len(self.environments) * arms)  # type: ignore[attr-defined]
+        cells = prior.instance(seed, replication, len(self.environments) * arms)
         levels = [
             type(cells)(*(values[first : first + arms] for values in cells))
             for first in range(0, len(self.environments) * arms, arms)
@@ -241,8 +242,7 @@ class ByLevel(_ByLevelFields, ContextualEnvironment):
         return CompiledByLevel(parameters, cumulative, guide, cell_means, cell_gaps, arms)
 
 
-def _fits(value: object) -> bool:
-    environment: Environment = value  # type: ignore[assignment]
+def _fits(environment: Any) -> bool:
     if is_stationary(environment):
         return environment.context is None
     is_environment = type(environment) in ENVIRONMENTS.values()
@@ -319,7 +319,7 @@ def _level(parameters: CompiledByLevel, row: int, period: int, noise: Key, conte
 def _draw_in_level(
     parameters: CompiledByLevel, row: int, context: Floats, arm: int, bits: Bits
 ) -> float:
-    return draw(parameters.cells, row, int(context[0]) * parameters.arms + arm, bits)
+    return draw(parameters.cells, row, None, int(context[0]) * parameters.arms + arm, bits)
 
 
 @gaps(CompiledByLevel)

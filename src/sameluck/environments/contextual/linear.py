@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from sameluck import text_forms
 from sameluck.arrays import Floats
 from sameluck.compilation.decorators import compiled, dispatched
 from sameluck.compilation.products import dot
@@ -48,7 +49,7 @@ class _Weighted(ContextualEnvironment):
 
     @property
     def _arms_field(self) -> int | None:
-        return self._asdict()["arms"]  # type: ignore[attr-defined]  # a NamedTuple
+        return self._asdict()["arms"]
 
     @property
     def shares_weights(self) -> bool:
@@ -57,8 +58,8 @@ class _Weighted(ContextualEnvironment):
 
     @property
     def context(self) -> Features:
-        first = self.weights if self.shares_weights else self.weights[0]
-        return Features(len(first), per_arm=self.shares_weights)  # type: ignore[arg-type]  # checked
+        first: Any = self.weights if self.shares_weights else self.weights[0]
+        return Features(len(first), per_arm=self.shares_weights)
 
     def __init__(self, *_values: object, **_named: object) -> None:
         name = type(self).__name__
@@ -342,9 +343,7 @@ def _sum_of_shared(weights: _SharedWeights, row: int, context: Floats, arm: int)
     return dot(weights.values[row], context[arm])
 
 
-def _weighted_sum(
-    weights: _ArmWeights | _SharedWeights, row: int, context: Floats, arm: int
-) -> float:
+def _weighted_sum(weights: text_forms.Parameters, row: int, context: Floats, arm: int) -> float:
     """Return the sum of an arm's features times their weights."""
     raise NotImplementedError
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,7 @@ from sameluck.environments.base import (
     CONTEXT_FUNCTIONS,
     ENVIRONMENTS,
     Environment,
+    draw,
     draws,
     prepared_parameters,
 )
@@ -24,7 +25,6 @@ from sameluck.environments.checks import MAX_REWARD
 from sameluck.environments.contextual.base import (
     ContextualEnvironment,
     contexts,
-    draw_in_context,
     expected,
     expects,
     write_context,
@@ -120,20 +120,20 @@ class FromContexts(_FromContextsFields, ContextualEnvironment):
         return self.inner.arms
 
     @property
-    def arm_names(self) -> Sequence[str]:  # type: ignore[override]  # the environment's
+    def arm_names(self) -> Sequence[str]:
         return self.inner.arm_names
 
     @property
     def context(self) -> Features:
-        return self.inner.context  # type: ignore[return-value]  # checked by `inner`
+        return cast(Features, self.inner.context)  # checked by `inner`
 
     @property
-    def binary(self) -> bool:  # type: ignore[override]  # the environment's
+    def binary(self) -> bool:
         """Whether rewards are 0 and 1 only."""
         return self.inner.binary
 
     @property
-    def is_prior(self) -> bool:  # type: ignore[override]  # the environment's
+    def is_prior(self) -> bool:
         """Whether each replication draws its own parameters."""
         return self.inner.is_prior
 
@@ -144,7 +144,7 @@ class FromContexts(_FromContextsFields, ContextualEnvironment):
     def check(self, arms: int) -> None:
         inner = self.inner
         inner.check(arms)
-        table, shape = self.table(), inner.context.shape(arms)  # type: ignore[union-attr]  # checked
+        table, shape = self.table(), self.context.shape(arms)
         is_open = inner.arms is None and len(shape) > 1  # then a row may have any number of arms
         if table.shape[1:] != shape and not (is_open and table.shape[2:] == shape[1:]):
             expected_shape = " x ".join(map(str, shape))
@@ -199,7 +199,7 @@ def _recorded(
 def _draw_inner(
     parameters: CompiledFromContexts, row: int, context: Floats, arm: int, bits: Bits
 ) -> float:
-    return draw_in_context(parameters.inner, row, context, arm, bits)
+    return draw(parameters.inner, row, context, arm, bits)
 
 
 @expects(CompiledFromContexts)
@@ -312,7 +312,7 @@ class Classification(_ClassificationFields, ContextualEnvironment):
         return len(self._rows.labels)
 
     @property
-    def arm_names(self) -> Sequence[str]:  # type: ignore[override]  # it depends on the data
+    def arm_names(self) -> Sequence[str]:
         return self._rows.labels
 
     @property

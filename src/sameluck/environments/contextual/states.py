@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -105,8 +105,8 @@ class TabularMDP(_TabularMDPFields, MarkovDecisionProcess):
         actions: Sequence[str] | None = None,
     ) -> TabularMDP:
         """Return the process with end flags as numbers, because equal processes have equal text forms."""
-        numbers = _as_numbers(outcomes)
-        return super().__new__(cls, numbers, start, episode, states, actions)  # type: ignore[arg-type]
+        numbers: Any = _as_numbers(outcomes)
+        return super().__new__(cls, numbers, start, episode, states, actions)
 
     @property
     def arms(self) -> int | None:
@@ -114,7 +114,7 @@ class TabularMDP(_TabularMDPFields, MarkovDecisionProcess):
         return len(first) if is_listed(first) else 0
 
     @property
-    def arm_names(self) -> Sequence[str]:  # type: ignore[override]  # it depends on the actions
+    def arm_names(self) -> Sequence[str]:
         return self.actions or ()
 
     @property
@@ -122,7 +122,7 @@ class TabularMDP(_TabularMDPFields, MarkovDecisionProcess):
         return States(self.states or len(self.outcomes), self.episode)
 
     @property
-    def binary(self) -> bool:  # type: ignore[override]  # it depends on the outcomes
+    def binary(self) -> bool:
         """Whether all rewards are 0 or 1."""
         return bool(np.isin(_arrays(self).rewards, (0, 1)).all())
 
@@ -364,15 +364,16 @@ def _check_distribution(name: str, listed: object, states: int) -> None:
             raise Invalid(
                 f"{label} must be (probability, next state, reward, end), got {shown(outcome)}"
             )
-        probability, following, reward, end = outcome
+        numbers: Sequence[Any] = outcome
+        probability, following, reward, end = numbers
         require_number(f"{label}: its probability", probability, at_least=0, at_most=1)
         require_number(f"{label}: its next state", following, at_least=0, at_most=states - 1)
         require_number(f"{label}: its reward", reward, at_least=-MAX_REWARD, at_most=MAX_REWARD)
-        if following != int(following):  # type: ignore[call-overload]  # a number, checked above
+        if following != int(following):
             raise Invalid(f"{label}: its next state must be a whole number, got {shown(following)}")
         if end not in (0, 1):
             raise Invalid(f"{label}: its end must be 1 or 0, got {shown(end)}")
-        total += float(probability)  # type: ignore[arg-type]
+        total += float(probability)
     _check_sum(name, total)
 
 

@@ -92,8 +92,7 @@ def coverage(  # noqa: PLR0913
         if peek or effect is not None:
             raise Invalid("coverage: peek and effect are for one pair at the horizon")
         request = Request(level, None, pairs or "control", interval, simultaneous, adjust)
-        detail = adjust is not None
-        runs = simulate(whole, environment, checkpoints=checkpoints, detail=detail, makers=makers)
+        runs = simulate(whole, environment, checkpoints=checkpoints, makers=makers)
         return _joint_coverage(runs, request, experiments)
     values = differences(simulate(whole, environment, makers=makers), first_pair(whole), 0)
     groups = values.reshape(experiments, experiment.replications)

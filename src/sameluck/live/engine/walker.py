@@ -26,6 +26,7 @@ from sameluck.policies.observations import (
     Observations,
     cell_of,
     empty_observations,
+    no_context,
     observe,
     tally_of,
 )
@@ -89,7 +90,7 @@ def _walk(  # noqa: C901 one loop, kept whole for the compiler
     while periods < horizon and failed == 0:
         size = min(state.batch.size, horizon - periods)
         while chosen < size:
-            tally = tally_of(observations, last, reward)
+            tally = tally_of(observations, last, reward, no_context())
             arm = select(policy, tally, periods + chosen + 1, noise)
             if arm < 0 or arm >= arms:
                 failed = periods + chosen + 1

@@ -18,6 +18,7 @@ from sameluck.policies.observations import stored_tally_size
 from sameluck.randomness.streams import Key, within
 
 
+@text_forms.with_sample("per_level(ucb1(alpha=2))")
 class PerLevel(NamedTuple):
     """Run a policy of its own in each level of the context, such as a segment of users.
 
@@ -71,9 +72,6 @@ class PerLevel(NamedTuple):
         rule = base.as_compiled(base.rule_of(self._rule, arms, horizon))
         stride = stored_tally_size(arms) + 1 + base.memory_of(rule, arms)
         return _PerLevel(rule, stride, 1 if context is None else context.number)
-
-
-PerLevel.sample = "per_level(ucb1(alpha=2))"  # type: ignore[attr-defined]  # not a field
 
 
 class _PerLevel(NamedTuple):

@@ -1,1 +1,0 @@
-"""Simulation of users with contexts."""

@@ -37,14 +37,9 @@ def no_file_is_left_open():
 
 def part(runs, first, last):
     """Some of the replications."""
-    rows = slice(first, last)
-    return dataclasses.replace(
-        runs,
-        rewards=runs.rewards[rows],
-        pulls=runs.pulls[rows],
-        interactions=runs.interactions[rows],
-        first=first,
-    )
+    names = ("rewards", "pulls", "totals", "interactions")
+    arrays = {name: getattr(runs, name)[first:last] for name in names}
+    return dataclasses.replace(runs, **arrays, first=first)
 
 
 def assert_equal(one, other):
@@ -99,7 +94,8 @@ def test_a_file_holds_no_pickle(runs, tmp_path):
     runs.save(tmp_path / "runs.npz")
 
     with np.load(tmp_path / "runs.npz", allow_pickle=False) as data:
-        assert sorted(data.files) == ["about", "checkpoints", "interactions", "pulls", "rewards"]
+        arrays = ["checkpoints", "interactions", "pulls", "rewards", "totals"]
+        assert sorted(data.files) == ["about", *arrays]
         assert json.loads(data["about"].item())["experiment"] == EXPERIMENT.to_dict()
 
 

@@ -257,5 +257,5 @@ def test_requests_without_a_meaning_are_refused(source, request_, message, reque
 def test_twins_and_adjustments_are_refused(shop_runs):
     with pytest.raises(sl.Invalid, match="the users of Linear have contexts"):
         sl.twin(shop_runs)
-    with pytest.raises(sl.Invalid, match="the users of Linear have contexts"):
+    with pytest.raises(sl.Invalid, match="with contexts the mean depends on the user"):
         sl.compare(shop_runs, adjust="means")

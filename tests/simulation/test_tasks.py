@@ -88,7 +88,7 @@ def test_a_task_is_small_to_send():
 def test_results_need_little_more_memory_than_their_size():
     work = work_of({"a": "ucb1", "b": "uniform"}, horizon=20, replications=2_000)
     tasks = split(work, 1, 1.0)
-    for _, result in workers.run_tasks(work, tasks[:1], 1):  # compiles
+    for result in workers.run_tasks(work, tasks[:1], 1):  # compiles
         size = sum(array.nbytes for results in result.results for array in results[2:])
     tracemalloc.start()
     run_task(work, tasks[0])

@@ -320,6 +320,7 @@ def level_effects(runs: Runs, request: Request, pairs: Sequence[Pair]) -> tuple[
         rewards=runs.level_rewards[:, :, -1],
         pulls=np.broadcast_to(runs.pulls[:, :, -1:], (*shape, runs.experiment.n_arms)),
         interactions=np.broadcast_to(runs.interactions[:, -1:], (shape[0], context.number)),
+        totals=None,
         observed=None,
         visits=None,
         level_rewards=None,

@@ -15,7 +15,7 @@ from sameluck.live.databases.rows import DefinitionRow
 from sameluck.live.engine.fingerprints import UNKNOWN, fingerprint
 from sameluck.live.engine.protocol import Engine
 from sameluck.live.engine.replication import Scheduler
-from sameluck.live.options import LiveOptions, Makers
+from sameluck.live.options import LiveOptions, Makers, check_design
 from sameluck.policies.base import needs_binary
 from sameluck.policies.external import External, maker_of
 
@@ -48,6 +48,18 @@ def read_records(row: DefinitionRow) -> Records:
 
 def records_text(records: Mapping[str, PolicyRecord]) -> str:
     return json.dumps({name: record._asdict() for name, record in records.items()})
+
+
+def engine_of(
+    experiment: Experiment,
+    options: LiveOptions,
+    makers: Makers,
+    stack_owners: Mapping[str, int] | None = None,
+    unread_stack_owners: Collection[int] = (),
+) -> Engine:
+    """Return the engine of an experiment's design, as `Scheduler` does; raise `Invalid` if there is none."""
+    check_design(experiment.design)
+    return Scheduler(experiment, options, makers, stack_owners, unread_stack_owners)
 
 
 class Definition:
@@ -83,7 +95,7 @@ class Definition:
             experiment = experiment.replace(policies=playable)
         owners = {name: record.owner for name, record in self.records.items()}
         unread = {owner for name, owner in owners.items() if name not in playable}
-        return Scheduler(experiment, self._options, self._makers, owners, unread)
+        return engine_of(experiment, self._options, self._makers, owners, unread)
 
     @property
     def engine(self) -> Engine:

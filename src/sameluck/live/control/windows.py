@@ -115,14 +115,14 @@ class _Defaults(NamedTuple):
         digest = 0
         for row in sorted(taken, key=attrgetter("settled"), reverse=True):
             entry = _entry(row)
-            self.transaction.execute("unsettle", **self.key, **entry._asdict(), due=row.due_us)
+            self.transaction.execute("unsettle", **self.key, **entry.columns(), due=row.due_us)
             self.transaction.execute("close_gap", **self.key, settled=row.settled)
             digest -= entry_digest(*entry, row.value)
         values = {"taken": len(taken), "digest": digest % MODULUS}
         self.transaction.execute("take_back", **self.key, **values)
         wanted = set(state.want_afresh())
         for entry in sorted(wanted_before - wanted):
-            self.transaction.execute("withdraw", **self.key, **entry._asdict())
+            self.transaction.execute("withdraw", **self.key, **entry.columns())
         state.taken_back = self.row.taken_back + 1
         self.replications.states[self.row.number] = state
         writes = PendingWrites(self.transaction)
@@ -130,7 +130,7 @@ class _Defaults(NamedTuple):
 
 
 def _without(settled: SettledEntries, entries: set[Entry]) -> SettledEntries:
-    columns = (settled.stack_owner.tolist(), settled.arm.tolist(), settled.position.tolist())
+    columns = (settled.stack_owner.tolist(), settled.cell.tolist(), settled.position.tolist())
     kept = np.array([Entry(*entry) not in entries for entry in zip(*columns, strict=True)], bool)
     return SettledEntries(*(column[kept] for column in settled if column is not None))
 

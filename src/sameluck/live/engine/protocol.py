@@ -18,7 +18,7 @@ from sameluck.live.engine.walker import PreparedPolicy, WalkResults
 SHARED = 0  # the stack owner of stacks that all policies read; the k-th policy's own stacks have stack owner k
 AUDITED = -1  # the stack owner of entries of the replay audit
 
-# Settled rewards of a stack owner's arm, from one position to before another: (stack_owner, arm, first, stop)
+# Settled rewards of a stack, from one position to before another: (stack_owner, cell, first, stop)
 Fetch: TypeAlias = Callable[[int, int, int, int], Sequence[float] | Floats]
 
 
@@ -26,22 +26,26 @@ class Entry(NamedTuple):
     """Address of a reward in the ledger of a replication."""
 
     stack_owner: int
-    arm: int  # the cell of the stack: without contexts a cell is an arm
+    cell: int
     position: int
+
+    def columns(self) -> dict[str, int]:
+        """Return the address by the columns of the database, whose `arm` holds the cell."""
+        return {"stack_owner": self.stack_owner, "arm": self.cell, "position": self.position}
 
 
 class SettledEntries(NamedTuple):
-    """Settled entries of one replication, ordered by stack owner, arm and position."""
+    """Settled entries of one replication, ordered by stack owner, cell and position."""
 
     stack_owner: Ints
-    arm: Ints
+    cell: Ints
     position: Ints
     value: Floats
     imported: Bools | None = None  # entries that come from a log; None if none do
     released: Bools | None = None  # entries that no policy has to read; None if there are none
 
     def digest(self) -> int:
-        return entries_digest(self.stack_owner, self.arm, self.position, self.value)
+        return entries_digest(self.stack_owner, self.cell, self.position, self.value)
 
 
 class Differences(NamedTuple):
@@ -119,6 +123,15 @@ class Engine(Protocol):
     stack_owners: list[int]  # of the stacks that each policy reads
     unread_stack_owners: Collection[int]  # of policies that were removed, or are not run here
     audit_share: float  # of replayed entries, for which the replay audit requests one more user
+
+    # Static: a process that cannot prepare the policies answers users and operators too.
+    @staticmethod
+    def arm_of(experiment: Experiment, cell: int) -> int:
+        """Return the arm that users of a cell's entries see."""
+
+    @staticmethod
+    def cells_of(experiment: Experiment, arm: int) -> Sequence[int]:
+        """Return the cells whose users see an arm."""
 
     def start(self, number: int) -> tuple[ReplicationState, list[Entry]]:
         """Return a new replication and the entries that its policies need first."""

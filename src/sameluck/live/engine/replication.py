@@ -62,6 +62,14 @@ class Scheduler:
             self.readers.setdefault(stack_owner, []).append(k)
         self.audit_share = 0.0 if separate else options.audit_share
 
+    @staticmethod
+    def arm_of(experiment: Experiment, cell: int) -> int:  # noqa: ARG004 the protocol's signature
+        return cell
+
+    @staticmethod
+    def cells_of(experiment: Experiment, arm: int) -> Sequence[int]:  # noqa: ARG004 likewise
+        return [arm]
+
     def start(self, number: int) -> tuple[Replication, list[Entry]]:
         walkers = [new_walker(prepared, number) for prepared in self.prepared]
         replication = Replication(self, number, walkers)
@@ -298,11 +306,11 @@ def _load_stacks(
 ) -> dict[tuple[int, int], Floats]:
     """Return the settled beginning of every stack, by stack owner and cell; fill `depths` and `after_gap`."""
     cells = replication.engine.experiment.n_arms
-    stack_numbers = settled.stack_owner * cells + settled.arm
+    stack_numbers = settled.stack_owner * cells + settled.cell
     starts = np.flatnonzero(np.diff(stack_numbers, prepend=stack_numbers[:1] - 1))
     stacks: dict[tuple[int, int], Floats] = {}
     for start, stop in pairwise([*starts.tolist(), stack_numbers.size]):
-        stack_owner, cell = int(settled.stack_owner[start]), int(settled.arm[start])
+        stack_owner, cell = int(settled.stack_owner[start]), int(settled.cell[start])
         positions, values = settled.position[start:stop], settled.value[start:stop]
         if stack_owner == AUDITED:
             audits = (Entry(AUDITED, cell, position) for position in positions.tolist())
@@ -350,15 +358,16 @@ def _unread(replication: Replication) -> Iterator[Entry]:
         after_gap = (
             entry
             for entry in sorted(replication.after_gap)
-            if entry.stack_owner == stack_owner and entry.position >= read[entry.arm]
+            if entry.stack_owner == stack_owner and entry.position >= read[entry.cell]
         )
         unread = chain(before_gap, after_gap)
         yield from (entry for entry in unread if entry not in replication.released)
 
 
 def _diverged(replication: Replication, entry: Entry, difference: str) -> Diverged:
-    names = replication.engine.experiment.arm_names
-    arm = names[entry.arm] if 0 <= entry.arm < len(names) else str(entry.arm)
+    experiment = replication.engine.experiment
+    index, names = replication.engine.arm_of(experiment, entry.cell), experiment.arm_names
+    arm = names[index] if 0 <= index < len(names) else str(index)
     return Diverged(
         f"replication {replication.number}: position {entry.position} of arm {arm!r} {difference}. The ledger "
         "is not what these policies would have requested: was the database edited, was a policy's code changed, or "

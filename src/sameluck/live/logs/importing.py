@@ -421,7 +421,7 @@ class LogStacks:
         entries = (common | dict(zip(names, values, strict=True)) for values in columns)
         transaction.execute_many("import_entry", entries)
         wanted = [
-            {**key, "replication": replication.number, **entry._asdict()}
+            {**key, "replication": replication.number, **entry.columns()}
             for replication in replications
             for entry in replication.outstanding
         ]

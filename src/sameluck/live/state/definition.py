@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import cached_property
 from typing import NamedTuple
 
+from sameluck.design import Design
 from sameluck.errors import Diverged, Invalid, OtherVersion, SameluckError
 from sameluck.experiment import Experiment, ExperimentRecord
 from sameluck.live.calls.settings import this_process
@@ -50,6 +51,12 @@ def records_text(records: Mapping[str, PolicyRecord]) -> str:
     return json.dumps({name: record._asdict() for name, record in records.items()})
 
 
+def engine_class(design: Design) -> type[Scheduler]:
+    """Return the class of a design's engines; raise `Invalid` if live experiments have none."""
+    check_design(design)
+    return Scheduler
+
+
 def engine_of(
     experiment: Experiment,
     options: LiveOptions,
@@ -57,9 +64,15 @@ def engine_of(
     stack_owners: Mapping[str, int] | None = None,
     unread_stack_owners: Collection[int] = (),
 ) -> Engine:
-    """Return the engine of an experiment's design, as `Scheduler` does; raise `Invalid` if there is none."""
-    check_design(experiment.design)
-    return Scheduler(experiment, options, makers, stack_owners, unread_stack_owners)
+    """Return an engine of the class of the experiment's design; the arguments are those of `Scheduler`."""
+    make = engine_class(experiment.design)
+    return make(experiment, options, makers, stack_owners, unread_stack_owners)
+
+
+def arms_of(experiment: Experiment, cells: Iterable[int]) -> list[int]:
+    """Return the arms of cells, in order."""
+    arm_of = engine_class(experiment.design).arm_of
+    return sorted({arm_of(experiment, cell) for cell in cells})
 
 
 class Definition:
@@ -76,6 +89,10 @@ class Definition:
     def owner_names(self) -> dict[int, str]:
         """Policies by stack owner, including removed policies."""
         return {record.owner: name for name, record in self.records.items()}
+
+    def arm_of(self, cell: int) -> int:
+        """Return the arm that users of a cell's entries see; this prepares no policy."""
+        return engine_class(self.experiment.design).arm_of(self.experiment, cell)
 
     @cached_property
     def binary_rewards(self) -> bool:

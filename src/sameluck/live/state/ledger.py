@@ -60,7 +60,7 @@ class Ledger(NamedTuple):
             for number in chunk:
                 first, stop = np.searchsorted(rows["replication"], [number, number + 1])
                 settled = rows[first:stop]
-                columns = (np.ascontiguousarray(settled[name]) for name in SettledEntries._fields)
+                columns = (np.ascontiguousarray(settled[name]) for name in LedgerRow._fields[1:])
                 yield number, SettledEntries(*columns), outstanding.get(number, [])
 
     def spans(self, numbers: Sequence[int]) -> Iterator[Sequence[int]]:
@@ -158,7 +158,7 @@ class Ledger(NamedTuple):
 def _read(settled: SettledEntries, owners: Sequence[int], depths: Ints) -> Floats:
     """Return the settled rewards that policies have read, ordered by stack owner and arm."""
     arms = depths.shape[1]
-    codes = settled.stack_owner * arms + settled.arm
+    codes = settled.stack_owner * arms + settled.cell
     first = [stack_owner * arms for stack_owner in owners]
     starts = np.searchsorted(codes, np.add.outer(first, np.arange(arms)).ravel())
     spans = zip(starts.tolist(), depths.ravel().tolist(), strict=True)

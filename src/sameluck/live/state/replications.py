@@ -265,7 +265,7 @@ class OpenReplications:
         writes.add(
             "settle",
             **key,
-            **entry._asdict(),
+            **entry.columns(),
             assignment=locked.id,
             value=value,
             source=source,
@@ -322,7 +322,7 @@ class OpenReplications:
             now=now,
         )
         for entry in wanted:
-            writes.add("want", experiment=self.id, replication=number, **entry._asdict())
+            writes.add("want", experiment=self.id, replication=number, **entry.columns())
         if complete and not state.outstanding:
             # No reward can come any more. If the transaction fails, the state is rebuilt when it is next needed.
             self.states.pop(number, None)
@@ -476,7 +476,7 @@ class OpenReplications:
         values = {"policies": state.policies, "revision": revision, "now": now}
         transaction.execute("open_replication", experiment=self.id, number=number, **values)
         key = {"experiment": self.id, "replication": number}
-        transaction.execute_many("want", [{**key, **entry._asdict()} for entry in wanted])
+        transaction.execute_many("want", [{**key, **entry.columns()} for entry in wanted])
         self.states[number] = state
 
     def continue_after(

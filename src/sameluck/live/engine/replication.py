@@ -1,4 +1,4 @@
-"""Reward stacks, an implementation of the engine protocol: a `Scheduler` and the state of each `Replication`.
+"""Reward stacks, an implementation of `StackEngine`: a `Scheduler` and the state of each `Replication`.
 
 The state of a replication is a function of the experiment and of the settled entries, in whatever order they were
 settled. Every policy reads settled entries until it needs an unsettled one; reading needs no user.
@@ -39,6 +39,9 @@ from sameluck.randomness.streams import ALL_POLICIES, AUDIT, stream, subkey, wor
 class Scheduler:
     """Prepared policies of an experiment, and the order in which they may request users."""
 
+    admits_challengers = True
+    deals = False
+
     def __init__(
         self,
         experiment: Experiment,
@@ -52,7 +55,7 @@ class Scheduler:
         options = options or LiveOptions()
         self.order = options.order
         self.arm_names = experiment.arm_names
-        self.prepared = [_prepare(experiment, name, makers or {}) for name in experiment.policies]
+        self.policies = [_prepare(experiment, name, makers or {}) for name in experiment.policies]
         separate = not experiment.design.shares_rewards
         numbers = stack_owners or {name: k for k, name in enumerate(experiment.policies, start=1)}
         self.stack_owners = [numbers[name] if separate else SHARED for name in experiment.policies]
@@ -71,7 +74,7 @@ class Scheduler:
         return [arm]
 
     def start(self, number: int) -> tuple[Replication, list[Entry]]:
-        walkers = [new_walker(prepared, number) for prepared in self.prepared]
+        walkers = [new_walker(prepared, number) for prepared in self.policies]
         replication = Replication(self, number, walkers)
         for k in range(len(walkers)):
             replication.advance(k, lambda *_: [])  # nothing is settled yet
@@ -95,7 +98,7 @@ class Scheduler:
                 cells = np.flatnonzero(depths).tolist()
                 parts = [stacks[stack_owner, cell] for cell in cells]
                 rewards[stack_owner] = np.concatenate([np.empty(0), *parts])
-            walker = new_walker(self.prepared[k], number, results[k] if results else None, depths)
+            walker = new_walker(self.policies[k], number, results[k] if results else None, depths)
             walker.push_stacks(depths, rewards[stack_owner])
             # Once over the whole ledger; then the usual small buffers, and what is left of the stacks for them.
             walker.advance()
@@ -125,7 +128,7 @@ def _prepare(experiment: Experiment, name: str, makers: Makers) -> PreparedPolic
 
 
 class Replication:
-    """States of the policies in one replication, and the outstanding entries: a `ReplicationState`."""
+    """States of the policies in one replication, and the outstanding entries: a `StackState`."""
 
     def __init__(self, engine: Scheduler, number: int, walkers: list[Walker]) -> None:
         self.engine = engine
@@ -141,8 +144,8 @@ class Replication:
         }
         self.after_gap: dict[Entry, float] = {}  # settled, although an entry before them is not
         self.outstanding: set[Entry] = set()  # wanted or assigned
-        self.needed: list[set[CellPosition]] = [set() for _ in engine.prepared]
-        self.policies = len(engine.prepared)
+        self.needed: list[set[CellPosition]] = [set() for _ in engine.policies]
+        self.policies = len(engine.policies)
         self.periods_done = [0] * self.policies
         self.complete = False  # every policy has reached the horizon
         self.audit_drawn = np.zeros(cells, np.int64)  # replayed entries of which audits were drawn

@@ -127,7 +127,7 @@ class Definition:
         if len(self.missing) >= len(self.experiment.policies):
             return {}
         reward = self._options.reward
-        return {policy.name: fingerprint(policy, reward) for policy in self.playable.prepared}
+        return {policy.name: fingerprint(policy, reward) for policy in self.playable.policies}
 
     @cached_property
     def refusal(self) -> SameluckError | None:

@@ -13,7 +13,14 @@ from sameluck.arrays import Floats, Ints
 from sameluck.experiment import Experiment, checked_checkpoints
 from sameluck.live.databases.base import Transaction
 from sameluck.live.databases.rows import EntryRow, LedgerRow
-from sameluck.live.engine.protocol import AUDITED, Engine, Entry, ReplicationState, SettledEntries
+from sameluck.live.engine.protocol import (
+    AUDITED,
+    Engine,
+    Entry,
+    ReplicationState,
+    SettledEntries,
+    StackEngine,
+)
 from sameluck.live.engine.walker import WalkResults, empty_results
 from sameluck.runs import Runs
 from sameluck.trajectories import Trace, Trajectory, replayed_by
@@ -131,6 +138,8 @@ class Ledger(NamedTuple):
                 rewards[row, column], pulls[row, column] = result.rewards, result.pulls
         users = experiment.design.interactions(pulls)
         runs = Runs(experiment, checkpoints, rewards, pulls, users, None, first)
+        if not isinstance(self.engine, StackEngine):
+            return runs
         owners = list(dict.fromkeys(self.engine.stack_owners[column] for column in columns))
         pairs = zip(ledgers, runs.depths, strict=True)
         read = [_read(settled, owners, depths) for settled, depths in pairs]

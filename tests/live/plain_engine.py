@@ -15,6 +15,9 @@ class PlainEngine:
         for name in ("experiment", "arm_names", "policies"):
             setattr(self, name, getattr(self._scheduler, name))
 
+    def users(self, results):
+        return self._scheduler.users(results)
+
     def start(self, number):
         state, wanted = self._scheduler.start(number)
         return self._derived(state), wanted

@@ -107,3 +107,23 @@ def test_the_replay_audit_tells_that_it_has_no_stacks(live):
     assert audit.sentence.startswith(
         "The replay audit needs an experiment with reward stacks, got "
     )
+
+
+@pytest.mark.usefixtures("plain")
+def test_the_engine_counts_the_users_of_results(live, monkeypatch):
+    periods = []
+
+    def users(_, results):
+        periods.append([int(result.pulls[-1].sum()) for result in results])
+        return 100 + results[0].checkpoints
+
+    monkeypatch.setattr(PlainEngine, "users", users)
+    serve(live)
+
+    runs = live.runs(checkpoints=[2, 4])
+    assert runs.interactions.tolist() == [[102, 104]] * 2
+    assert periods == [[4, 4]] * 2
+    backwards = live.runs(checkpoints=[2, 4], policies=["greedy", "ucb"])
+    assert backwards.policies == ("greedy", "ucb")
+    assert backwards.interactions.tolist() == [[102, 104]] * 2
+    assert backwards.observed is None

@@ -139,6 +139,9 @@ class Engine(Protocol):
     def cells_of(experiment: Experiment, arm: int) -> Sequence[int]:
         """Return the cells whose users see an arm."""
 
+    def users(self, results: Sequence[WalkResults]) -> Ints:
+        """Return the real users of a replication up to each checkpoint, from results of policies."""
+
     def start(self, number: int) -> tuple[ReplicationState, list[Entry]]:
         """Return a new replication and the entries that its policies need first."""
 

@@ -73,6 +73,10 @@ class Scheduler:
     def cells_of(experiment: Experiment, arm: int) -> Sequence[int]:  # noqa: ARG004 likewise
         return [arm]
 
+    def users(self, results: Sequence[WalkResults]) -> Ints:
+        pulls = np.stack([result.pulls for result in results])
+        return self.experiment.design.interactions(pulls[None])[0]
+
     def start(self, number: int) -> tuple[Replication, list[Entry]]:
         walkers = [new_walker(prepared, number) for prepared in self.policies]
         replication = Replication(self, number, walkers)

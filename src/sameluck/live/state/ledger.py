@@ -133,10 +133,11 @@ class Ledger(NamedTuple):
             ledgers.append(settled)
         shape = (len(results), len(columns), checkpoints.size)
         rewards, pulls = np.zeros(shape), np.zeros((*shape, experiment.n_arms), np.int64)
+        users = np.zeros((len(results), checkpoints.size), np.int64)
         for row, of_policies in enumerate(results):
+            users[row] = self.engine.users(of_policies)
             for column, result in enumerate(of_policies):
                 rewards[row, column], pulls[row, column] = result.rewards, result.pulls
-        users = experiment.design.interactions(pulls)
         runs = Runs(experiment, checkpoints, rewards, pulls, users, None, first)
         if not isinstance(self.engine, StackEngine):
             return runs
@@ -205,9 +206,14 @@ def _of_policies(runs: Runs, experiment: Experiment) -> Runs:
     # Contiguous, as if they had been derived alone: sums over arrays depend on their order in memory.
     rewards = np.ascontiguousarray(runs.rewards[:, columns])
     pulls = np.ascontiguousarray(runs.pulls[:, columns])
-    users = experiment.design.interactions(pulls)
+    # Fewer policies have shared stacks (`_answers`); the users of all policies do not depend on their order.
+    users = runs.interactions
+    if len(columns) < len(runs.policies):
+        users = experiment.design.interactions(pulls)
     fewer = Runs(experiment, runs.checkpoints, rewards, pulls, users, None, runs.first)
+    if runs.observed is None:
+        return fewer
     depths = runs.depths.ravel()
     positions = np.arange(depths.sum()) - np.repeat(np.cumsum(depths) - depths, depths)
     is_read = positions < np.repeat(fewer.depths.ravel(), depths)
-    return replace(fewer, observed=None if runs.observed is None else runs.observed[is_read])
+    return replace(fewer, observed=runs.observed[is_read])

@@ -84,6 +84,9 @@ class ReplicationState(Protocol):
     def settle(self, entry: Entry, value: float, fetch: Fetch) -> list[Entry]:
         """Record a reward and return the entries to want now; `fetch` reads entries settled before."""
 
+    def void(self, entry: Entry) -> list[Entry]:
+        """Return the entries that are wanted again after an assignment was voided: its entry, or none."""
+
     def want(self) -> list[Entry]:
         """Return the entries to want now; they are outstanding from then on."""
 

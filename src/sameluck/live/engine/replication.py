@@ -177,6 +177,9 @@ class Replication:
                     self.advance(k, fetch)
         return self.want()
 
+    def void(self, entry: Entry) -> list[Entry]:
+        return [entry]
+
     def _extend_stack(self, entry: Entry, value: float) -> None:
         """Add a reward to its stack, with the entries after a gap that it closes."""
         stack_owner, cell, position = entry

@@ -51,7 +51,7 @@ def play(scheduler, number, user, *, by_arrival=False):
 
     def welcome(entries):
         for entry in entries:
-            value, delay = user(entry.arm, next(users))
+            value, delay = user(entry.cell, next(users))
             waiting.add(entry)
             heapq.heappush(coming, (now + delay, next(ties), entry, value))
 

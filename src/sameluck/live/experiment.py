@@ -195,8 +195,7 @@ class LiveExperiment:
             if row is None or row.experiment != self.id:
                 raise self._expiry.unknown(id)
             definition = self.open_replications.current(transaction)
-            owners, arms = definition.owner_names, definition.experiment.arm_names
-            return details_of(id, self.name, owners, arms, row)
+            return details_of(id, self.name, definition, row)
 
         return self.open_replications.database.read(work)
 

@@ -10,6 +10,7 @@ from numbers import Real
 from typing import Any, TypeAlias, TypeVar, cast
 
 from sameluck import text_forms
+from sameluck.design import Design
 from sameluck.environments.checks import MAX_REWARD
 from sameluck.environments.discrete import Bernoulli
 from sameluck.errors import Invalid, did_you_mean, shown
@@ -268,10 +269,15 @@ def _batch_size(policy: Policy) -> int:
     return policy.batch if isinstance(policy, external.External) else batch_of(policy)
 
 
+def check_design(design: Design) -> None:
+    """Raise `Invalid` if live experiments have no engine for a design."""
+    if not capabilities_of(None, design).has_stacks:
+        raise Invalid(f"{design.label} is for simulation; live use Replay() or Naive()")
+
+
 def check_fit(experiment: Experiment, options: LiveOptions) -> None:
     """Raise `Invalid` if the options do not fit the experiment, or if it is too large to serve."""
-    if not capabilities_of(None, experiment.design).has_stacks:
-        raise Invalid("time_coupled is for simulation; live use Replay() or Naive()")
+    check_design(experiment.design)
     if experiment.context is not None:
         raise Invalid(
             f"a live experiment takes no contexts, got context={experiment.context.text}; simulate it, or leave "

@@ -25,6 +25,7 @@ from sameluck.live.databases.rows import (
 )
 from sameluck.live.engine.protocol import AUDITED
 from sameluck.live.options import stop_after_of
+from sameluck.live.state.definition import Definition, arms_of
 from sameluck.live.users.units import is_id
 from sameluck.wording import counted
 
@@ -217,10 +218,9 @@ def moment(microseconds: int | None) -> str | None:
     return datetime.fromtimestamp(seconds, UTC).replace(microsecond=fraction).isoformat()
 
 
-def details_of(
-    id: str, name: str, owners: Mapping[int, str], arms: Sequence[str], row: AssignmentRow
-) -> AssignmentDetails:
-    """Return the details of an assignment; `owners` are the policies by stack owner."""
+def details_of(id: str, name: str, definition: Definition, row: AssignmentRow) -> AssignmentDetails:
+    """Return the details of an assignment of an experiment."""
+    owners, arm = definition.owner_names, definition.arm_of(row.arm)
     voided = row.voided_us is not None
     exposed = row.exposed_us is not None and row.state == "assigned"
     return AssignmentDetails(
@@ -228,8 +228,8 @@ def details_of(
         experiment=name,
         replication=row.replication,
         policy=owners[row.stack_owner] if row.stack_owner > 0 else None,
-        arm=arms[row.arm],
-        arm_index=row.arm,
+        arm=definition.experiment.arm_names[arm],
+        arm_index=arm,
         position=row.position,
         status="voided" if voided else "exposed" if exposed else row.state,
         value=None if voided else row.value,
@@ -245,8 +245,12 @@ def details_of(
 def status_of(
     name: str, row: ProgressRow, answers: dict[str, int], disabled: Sequence[int]
 ) -> Status:
+    """Return the status of an experiment; `disabled` are cells."""
     definition = json.loads(row.definition)  # `Experiment` would check it again
-    names = Experiment.from_dict(definition).arm_names if disabled else ()
+    arms: list[str] = []
+    if disabled:
+        experiment = Experiment.from_dict(definition)
+        arms = [experiment.arm_names[arm] for arm in arms_of(experiment, disabled)]
     fields = {field: value for field, value in row._asdict().items() if field in Status._fields}
     fields |= {
         "planned": definition["replications"],
@@ -255,7 +259,7 @@ def status_of(
         "users": row.settled - row.imported + row.waiting,
         "settled": row.settled - row.imported,
         "stop_after": stop_after_of(row.options),
-        "disabled": tuple(names[arm] for arm in disabled),
+        "disabled": tuple(arms),
     }
     return Status(name=name, answers=answers, **fields)
 
@@ -266,7 +270,7 @@ def read_status(
     """Read the status of an experiment in constant time; `unwritten` are counts not in the database yet."""
     key = {"experiment": id}
     answers = Counter(dict(transaction.fetch_all(AnswerRow, "answers", **key))) + Counter(unwritten)
-    disabled = [arm for (arm,) in transaction.fetch_all(NumberRow, "disabled_arms", **key)]
+    disabled = [cell for (cell,) in transaction.fetch_all(NumberRow, "disabled_arms", **key)]
     row = transaction.fetch_one(ProgressRow, "progress", **key)
     return status_of(name, row, dict(sorted(answers.items())), disabled)
 
@@ -278,8 +282,8 @@ def read_statuses(transaction: Transaction) -> list[Status]:
     disabled: dict[int, list[int]] = {id: [] for id, _ in names}
     for id, reason, calls in transaction.fetch_all(ExperimentAnswerRow, "all_answers"):
         answers[id][reason] = calls
-    for id, arm in transaction.fetch_all(DisabledRow, "all_disabled_arms"):
-        disabled[id].append(arm)
+    for id, cell in transaction.fetch_all(DisabledRow, "all_disabled_arms"):
+        disabled[id].append(cell)
     rows = transaction.find_many(ProgressRow, "progress", [{"experiment": id} for id, _ in names])
     return [
         status_of(name, row, answers[id], disabled[id])

@@ -300,7 +300,7 @@ class VersionRules:
         """A process that has the state in memory finds out when it wants an entry that is there already."""
         live = scenario.start({"fixed": "always(1)"}, options=options(open_replications=1))
         self._serve_some(scenario, live, 2)
-        next_but_one: Values = {"experiment": live.id, "replication": 0, **Entry(0, 1, 3)._asdict()}
+        next_but_one: Values = {"experiment": live.id, "replication": 0, **Entry(0, 1, 3).columns()}
         scenario.store.database.write(lambda t: t.execute("want", **next_but_one))
         waiting = scenario.enrol(live)
         with pytest.raises(Diverged, match="contradicts its rows"):

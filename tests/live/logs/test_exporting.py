@@ -201,7 +201,7 @@ def test_the_ledger_read_back_gives_the_same_runs(memory, tmp_path, design):
         )
         settled = SettledEntries(*map(np.array, zip(*entries, strict=True)))
         results = [
-            empty_results(scheduler.experiment, runs.checkpoints) for _ in scheduler.prepared
+            empty_results(scheduler.experiment, runs.checkpoints) for _ in scheduler.policies
         ]
         scheduler.rebuild(number, settled, [], results).check()
         assert [results.rewards[0] for results in results] == runs.rewards[number, :, 0].tolist()

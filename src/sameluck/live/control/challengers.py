@@ -17,7 +17,7 @@ from sameluck.live.databases.rows import (
     ProgressRow,
     ReplicationRow,
 )
-from sameluck.live.engine.protocol import ReplicationState
+from sameluck.live.engine.protocol import StackEngine, StackState, stack_engine
 from sameluck.live.options import LiveOptions, check_fit, experiment_as_run
 from sameluck.live.records import AddedPolicy
 from sameluck.live.state.definition import Definition, PolicyRecord, records_text
@@ -34,7 +34,7 @@ class Derived(NamedTuple):
 
     version: int
     progress: ChallengerProgress
-    state: ReplicationState | None  # None if the policy has finished it and nothing is outstanding
+    state: StackState | None  # None if the policy has finished it and nothing is outstanding
 
     def can_catch_up(self, row: ReplicationRow) -> bool:
         """Return True if entries settled since are the only change."""
@@ -67,7 +67,7 @@ class Challenger(NamedTuple):
     def derive(self) -> DerivedChallenger:
         """Derive the replications begun so far with the challenger: the long part of `join`, without any change."""
         before = self.replications.current(self.transaction)
-        _ = before.engine  # raises if this process does not have the code of every policy
+        _engine(before)  # raises if this process does not have the code of every policy
         after = self._added_to(before)
         rows = self._all(ReplicationRow, "replications")
         return DerivedChallenger(before.row, after, self._derive_each(after, rows))
@@ -98,11 +98,12 @@ class Challenger(NamedTuple):
                 self._settle_since(derived.after, state, row)
 
     def _derive_each(self, after: Definition, rows: Sequence[ReplicationRow]) -> dict[int, Derived]:
-        ledger = self.replications.ledger(self.transaction, after.engine)
+        engine = _engine(after)
+        ledger = self.replications.ledger(self.transaction, engine)
         taken_back, states = {row.number: row.taken_back for row in rows}, {}
         for number, settled, outstanding in ledger._replace(numbers=list(taken_back)).entries():
             self._check_rewards(after, settled.value)
-            state = after.engine.rebuild(number, settled, outstanding)
+            state = engine.rebuild(number, settled, outstanding)
             state.taken_back = taken_back[number]
             finished, *_ = progress = _progress(state)
             is_final = finished and state.complete and not state.outstanding
@@ -110,9 +111,7 @@ class Challenger(NamedTuple):
             states[number] = Derived(state.version, progress, None if is_final else state)
         return states
 
-    def _settle_since(
-        self, after: Definition, state: ReplicationState, row: ReplicationRow
-    ) -> None:
+    def _settle_since(self, after: Definition, state: StackState, row: ReplicationRow) -> None:
         """Settle the entries settled since. Without any, ask no database: SQLite would search all entries."""
         if state.version != row.version:
             values = self.replications.settle_since(self.transaction, state)
@@ -182,7 +181,17 @@ class Challenger(NamedTuple):
         return AddedPolicy(self.name, len(progress), finished, replayed, wanted, users)
 
 
-def _progress(state: ReplicationState) -> ChallengerProgress:
+def _engine(definition: Definition) -> StackEngine:
+    engine = stack_engine(definition.engine, "add_policy")
+    if not engine.admits_challengers:
+        raise Invalid(
+            f"add_policy: design {engine.experiment.design.label} takes no policy after the start; start another "
+            "experiment with all policies"
+        )
+    return engine
+
+
+def _progress(state: StackState) -> ChallengerProgress:
     challenger = state.policies - 1
     periods = state.periods_done[challenger]
     wanted = len(state.needed_by([challenger]) - state.outstanding)

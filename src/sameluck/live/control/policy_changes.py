@@ -172,7 +172,7 @@ class PolicyMigration(NamedTuple):
         key = {"experiment": self.replications.id, "replication": number}
         changes = ("release", derived.differences.surplus), ("want", derived.differences.missing)
         for statement, entries in changes:
-            transaction.execute_many(statement, [{**key, **entry._asdict()} for entry in entries])
+            transaction.execute_many(statement, [{**key, **entry.columns()} for entry in entries])
         transaction.execute(
             "advance_replication",
             **key,

@@ -10,6 +10,7 @@ from sameluck.live.control.history import check_reason
 from sameluck.live.databases.base import Transaction, Work
 from sameluck.live.databases.rows import ACTIVE, ENDED, ExperimentRow, NumberRow
 from sameluck.live.options import arm_index, fallback_arm, options_text, stop_after_of
+from sameluck.live.state.definition import arms_of, engine_class
 from sameluck.live.state.replications import OpenReplications
 from sameluck.validation import require_flag, require_whole
 
@@ -108,7 +109,8 @@ class Control(NamedTuple):
             key = {"experiment": self.replications.id}
             if shown != used:
                 transaction.execute("set_fallback", **key, fallback=shown)
-            transaction.execute("disable_arm", **key, arm=index)
+            for cell in self._cells_of(index):
+                transaction.execute("disable_arm", **key, arm=cell)
             subject = experiment.arm_names[index]
             record = self.replications.history.record
             record(transaction, "arm disabled", subject=subject, reason=reason)
@@ -137,7 +139,9 @@ class Control(NamedTuple):
         def work(transaction: Transaction) -> None:
             self._lock(transaction)
             if index in self._disabled(transaction):
-                transaction.execute("enable_arm", experiment=self.replications.id, arm=index)
+                key = {"experiment": self.replications.id}
+                for cell in self._cells_of(index):
+                    transaction.execute("enable_arm", **key, arm=cell)
                 record = self.replications.history.record
                 record(transaction, "arm enabled", subject=names[index], reason=reason)
 
@@ -145,7 +149,12 @@ class Control(NamedTuple):
 
     def _disabled(self, transaction: Transaction) -> list[int]:
         rows = transaction.fetch_all(NumberRow, "disabled_arms", experiment=self.replications.id)
-        return [row.number for row in rows]
+        return arms_of(self.replications.experiment, (row.number for row in rows))
+
+    def _cells_of(self, arm: int) -> Sequence[int]:
+        # The database compares the cells of entries with disabled cells, and knows no arm.
+        experiment = self.replications.experiment
+        return engine_class(experiment.design).cells_of(experiment, arm)
 
     def _lock(self, transaction: Transaction) -> ExperimentRow:
         return transaction.fetch_one(

@@ -22,7 +22,7 @@ from sameluck.live.databases.rows import (
     TouchedRow,
 )
 from sameluck.live.engine.digest import MODULUS, entry_digest
-from sameluck.live.engine.protocol import Entry, ReplicationState, SettledEntries
+from sameluck.live.engine.protocol import Entry, SettledEntries, StackState, stack_engine
 from sameluck.live.options import MAX_SECONDS
 from sameluck.live.records import WindowExtension
 from sameluck.live.state.ledger import Ledger
@@ -88,13 +88,14 @@ class _Defaults(NamedTuple):
 
         The last are tried first, since a later default may have been requested because of an earlier one.
         """
-        engine = self.replications.current(self.transaction).engine
+        definition = self.replications.current(self.transaction)
+        engine = stack_engine(definition.engine, "extend_windows")
         ledger = Ledger(self.transaction, self.replications.id, engine, [self.row.number])
         ((_, settled, _),) = ledger.entries()
         outstanding = self.transaction.fetch_all(TouchedRow, "touched", **self.key)
         touched = {_entry(row) for row in outstanding if row.touched}
         taken: list[DefaultRow] = []
-        final: ReplicationState | None = None
+        final: StackState | None = None
         for attempt in [list(defaults), *([row] for row in defaults)]:  # all at once, or one by one
             removed = {_entry(row) for row in [*taken, *attempt]}
             remaining = _without(settled, removed)
@@ -109,20 +110,20 @@ class _Defaults(NamedTuple):
         return taken
 
     def _write(
-        self, taken: Sequence[DefaultRow], state: ReplicationState, wanted_before: set[Entry]
+        self, taken: Sequence[DefaultRow], state: StackState, wanted_before: set[Entry]
     ) -> None:
         self.replications.hold(self.transaction, self.row.number)
         digest = 0
         for row in sorted(taken, key=attrgetter("settled"), reverse=True):
             entry = _entry(row)
-            self.transaction.execute("unsettle", **self.key, **entry._asdict(), due=row.due_us)
+            self.transaction.execute("unsettle", **self.key, **entry.columns(), due=row.due_us)
             self.transaction.execute("close_gap", **self.key, settled=row.settled)
             digest -= entry_digest(*entry, row.value)
         values = {"taken": len(taken), "digest": digest % MODULUS}
         self.transaction.execute("take_back", **self.key, **values)
         wanted = set(state.want_afresh())
         for entry in sorted(wanted_before - wanted):
-            self.transaction.execute("withdraw", **self.key, **entry._asdict())
+            self.transaction.execute("withdraw", **self.key, **entry.columns())
         state.taken_back = self.row.taken_back + 1
         self.replications.states[self.row.number] = state
         writes = PendingWrites(self.transaction)
@@ -130,12 +131,12 @@ class _Defaults(NamedTuple):
 
 
 def _without(settled: SettledEntries, entries: set[Entry]) -> SettledEntries:
-    columns = (settled.stack_owner.tolist(), settled.arm.tolist(), settled.position.tolist())
+    columns = (settled.stack_owner.tolist(), settled.cell.tolist(), settled.position.tolist())
     kept = np.array([Entry(*entry) not in entries for entry in zip(*columns, strict=True)], bool)
     return SettledEntries(*(column[kept] for column in settled if column is not None))
 
 
-def _all_requested(state: ReplicationState) -> bool:
+def _all_requested(state: StackState) -> bool:
     """Return True if the policies have requested every entry that a unit was assigned."""
     try:
         state.check_requested()

@@ -2,6 +2,8 @@
 -- "pg"; for SQLite, which has one writer and needs no row locks, they stay comments. PostgreSQL runs a statement "for
 -- lists" once for several rows of parameters; in such a statement VALUES and the WHERE of an UPDATE begin a line.
 --
+-- The column arm of the tables entry, assignment and disabled_arm holds a cell; `Engine.arm_of` returns its arm.
+--
 -- Lock order in PostgreSQL. A transaction waits for locks only in this order, so that no two wait for each other:
 --   1. advisory locks of units, by hash (lock): the calls of a unit run one after the other in all processes;
 --   2. rows of replication, by number, each with the entry and the assignment concerned (lock_assignment and others);

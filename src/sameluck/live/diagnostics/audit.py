@@ -8,9 +8,12 @@ from collections.abc import Iterator
 import numpy as np
 
 from sameluck.arrays import Floats
+from sameluck.errors import Invalid
 from sameluck.intervals import t_interval
 from sameluck.live.diagnostics.check import WATCH, Check, Details, diagnostic, p_text, verdict_of
 from sameluck.live.diagnostics.snapshot import Snapshot
+from sameluck.live.engine.protocol import stack_engine
+from sameluck.wording import sentence
 
 MIN_REPLICATIONS = 10
 
@@ -45,7 +48,14 @@ def replay_audit(differences: Floats) -> Check:
 @diagnostic("replay audit")
 def _replay_audit(snapshot: Snapshot) -> Iterator[Check]:
     """Read the sums of the complete prefix, up to the first replication with an unsettled audit."""
-    if not snapshot.ledger.engine.audit_share:
+    if not snapshot.options.audit_share:
+        return
+    try:
+        engine = stack_engine(snapshot.ledger.engine, "the replay audit")
+    except Invalid as error:  # the other checks apply
+        yield Check("replay audit", "unknown", sentence(str(error)), None, {})
+        return
+    if not engine.audit_share:
         return
     differences = []
     for expected, (number, summary) in enumerate(snapshot.summaries.items()):

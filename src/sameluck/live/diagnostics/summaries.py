@@ -29,6 +29,7 @@ from sameluck.live.databases.rows import (
     VoidCount,
 )
 from sameluck.live.engine.digest import entries_digest
+from sameluck.live.engine.protocol import StackEngine
 from sameluck.live.state.digests import marks_of
 from sameluck.live.state.ledger import Ledger
 
@@ -149,7 +150,7 @@ def _read_span(
         often = transaction.fetch_all(VoidCount, "often_voided", **span, often=MAX_VOIDS)
         voided = _by_replication(sorted(often, key=attrgetter("replication")))
     audits = {}
-    if ledger.engine.audit_share:
+    if isinstance(ledger.engine, StackEngine) and ledger.engine.audit_share:
         audits = _by_replication(transaction.iterate(AuditRow, "audits", **span))
     for mark, erased in states:
         number = mark.number

@@ -1,4 +1,4 @@
-"""Reward stacks, an implementation of the engine protocol: a `Scheduler` and the state of each `Replication`.
+"""Reward stacks, an implementation of `StackEngine`: a `Scheduler` and the state of each `Replication`.
 
 The state of a replication is a function of the experiment and of the settled entries, in whatever order they were
 settled. Every policy reads settled entries until it needs an unsettled one; reading needs no user.
@@ -39,6 +39,9 @@ from sameluck.randomness.streams import ALL_POLICIES, AUDIT, stream, subkey, wor
 class Scheduler:
     """Prepared policies of an experiment, and the order in which they may request users."""
 
+    admits_challengers = True
+    deals = False
+
     def __init__(
         self,
         experiment: Experiment,
@@ -52,7 +55,7 @@ class Scheduler:
         options = options or LiveOptions()
         self.order = options.order
         self.arm_names = experiment.arm_names
-        self.prepared = [_prepare(experiment, name, makers or {}) for name in experiment.policies]
+        self.policies = [_prepare(experiment, name, makers or {}) for name in experiment.policies]
         separate = not experiment.design.shares_rewards
         numbers = stack_owners or {name: k for k, name in enumerate(experiment.policies, start=1)}
         self.stack_owners = [numbers[name] if separate else SHARED for name in experiment.policies]
@@ -62,8 +65,20 @@ class Scheduler:
             self.readers.setdefault(stack_owner, []).append(k)
         self.audit_share = 0.0 if separate else options.audit_share
 
+    @staticmethod
+    def arm_of(experiment: Experiment, cell: int) -> int:  # noqa: ARG004 the protocol's signature
+        return cell
+
+    @staticmethod
+    def cells_of(experiment: Experiment, arm: int) -> Sequence[int]:  # noqa: ARG004 likewise
+        return [arm]
+
+    def users(self, results: Sequence[WalkResults]) -> Ints:
+        pulls = np.stack([result.pulls for result in results])
+        return self.experiment.design.interactions(pulls[None])[0]
+
     def start(self, number: int) -> tuple[Replication, list[Entry]]:
-        walkers = [new_walker(prepared, number) for prepared in self.prepared]
+        walkers = [new_walker(prepared, number) for prepared in self.policies]
         replication = Replication(self, number, walkers)
         for k in range(len(walkers)):
             replication.advance(k, lambda *_: [])  # nothing is settled yet
@@ -87,7 +102,7 @@ class Scheduler:
                 cells = np.flatnonzero(depths).tolist()
                 parts = [stacks[stack_owner, cell] for cell in cells]
                 rewards[stack_owner] = np.concatenate([np.empty(0), *parts])
-            walker = new_walker(self.prepared[k], number, results[k] if results else None, depths)
+            walker = new_walker(self.policies[k], number, results[k] if results else None, depths)
             walker.push_stacks(depths, rewards[stack_owner])
             # Once over the whole ledger; then the usual small buffers, and what is left of the stacks for them.
             walker.advance()
@@ -117,7 +132,7 @@ def _prepare(experiment: Experiment, name: str, makers: Makers) -> PreparedPolic
 
 
 class Replication:
-    """States of the policies in one replication, and the outstanding entries: a `ReplicationState`."""
+    """States of the policies in one replication, and the outstanding entries: a `StackState`."""
 
     def __init__(self, engine: Scheduler, number: int, walkers: list[Walker]) -> None:
         self.engine = engine
@@ -133,8 +148,8 @@ class Replication:
         }
         self.after_gap: dict[Entry, float] = {}  # settled, although an entry before them is not
         self.outstanding: set[Entry] = set()  # wanted or assigned
-        self.needed: list[set[CellPosition]] = [set() for _ in engine.prepared]
-        self.policies = len(engine.prepared)
+        self.needed: list[set[CellPosition]] = [set() for _ in engine.policies]
+        self.policies = len(engine.policies)
         self.periods_done = [0] * self.policies
         self.complete = False  # every policy has reached the horizon
         self.audit_drawn = np.zeros(cells, np.int64)  # replayed entries of which audits were drawn
@@ -161,6 +176,9 @@ class Replication:
                 if not needed:
                     self.advance(k, fetch)
         return self.want()
+
+    def void(self, entry: Entry) -> list[Entry]:
+        return [entry]
 
     def _extend_stack(self, entry: Entry, value: float) -> None:
         """Add a reward to its stack, with the entries after a gap that it closes."""
@@ -298,11 +316,11 @@ def _load_stacks(
 ) -> dict[tuple[int, int], Floats]:
     """Return the settled beginning of every stack, by stack owner and cell; fill `depths` and `after_gap`."""
     cells = replication.engine.experiment.n_arms
-    stack_numbers = settled.stack_owner * cells + settled.arm
+    stack_numbers = settled.stack_owner * cells + settled.cell
     starts = np.flatnonzero(np.diff(stack_numbers, prepend=stack_numbers[:1] - 1))
     stacks: dict[tuple[int, int], Floats] = {}
     for start, stop in pairwise([*starts.tolist(), stack_numbers.size]):
-        stack_owner, cell = int(settled.stack_owner[start]), int(settled.arm[start])
+        stack_owner, cell = int(settled.stack_owner[start]), int(settled.cell[start])
         positions, values = settled.position[start:stop], settled.value[start:stop]
         if stack_owner == AUDITED:
             audits = (Entry(AUDITED, cell, position) for position in positions.tolist())
@@ -350,15 +368,16 @@ def _unread(replication: Replication) -> Iterator[Entry]:
         after_gap = (
             entry
             for entry in sorted(replication.after_gap)
-            if entry.stack_owner == stack_owner and entry.position >= read[entry.arm]
+            if entry.stack_owner == stack_owner and entry.position >= read[entry.cell]
         )
         unread = chain(before_gap, after_gap)
         yield from (entry for entry in unread if entry not in replication.released)
 
 
 def _diverged(replication: Replication, entry: Entry, difference: str) -> Diverged:
-    names = replication.engine.experiment.arm_names
-    arm = names[entry.arm] if 0 <= entry.arm < len(names) else str(entry.arm)
+    experiment = replication.engine.experiment
+    index, names = replication.engine.arm_of(experiment, entry.cell), experiment.arm_names
+    arm = names[index] if 0 <= index < len(names) else str(index)
     return Diverged(
         f"replication {replication.number}: position {entry.position} of arm {arm!r} {difference}. The ledger "
         "is not what these policies would have requested: was the database edited, was a policy's code changed, or "

@@ -136,7 +136,8 @@ def _ledger(transaction: Transaction, id: int, definition: Definition) -> Rows:
             policy = policies[row.stack_owner] if row.stack_owner > 0 else None
             exposed = row.state == "assigned" and row.exposed_us is not None
             state = "exposed" if exposed else row.state
-            entry = row.replication, policy, arms[row.arm], row.arm, row.position
+            arm = definition.arm_of(row.arm)
+            entry = row.replication, policy, arms[arm], arm, row.position
             times = row.assigned_us, row.exposed_us, row.voided_us, row.settled_us
             audit = row.stack_owner == AUDITED
             yield *entry, state, row.value, row.source, audit, row.id, row.unit, *times
@@ -146,7 +147,8 @@ def _rewards(transaction: Transaction, id: int, definition: Definition) -> Rows:
     """Yield every reported reward with its outcome, in order of arrival."""
     arms = definition.experiment.arm_names
     for row in transaction.iterate(EventRow, "events", experiment=id):
-        assignment, replication, arm, *fields = row
+        assignment, replication, cell, *fields = row
+        arm = definition.arm_of(cell)
         yield assignment, replication, arms[arm], arm, *fields
 
 

@@ -19,8 +19,7 @@ from sameluck.arrays import Floats, Ints
 from sameluck.errors import Invalid, did_you_mean, shown
 from sameluck.experiment import Experiment
 from sameluck.live.databases.base import Transaction
-from sameluck.live.engine.protocol import SHARED, Entry, SettledEntries
-from sameluck.live.engine.replication import Scheduler
+from sameluck.live.engine.protocol import SHARED, Entry, SettledEntries, StackEngine, stack_engine
 from sameluck.live.engine.walker import empty_results
 from sameluck.live.experiment import LiveExperiment
 from sameluck.live.options import (
@@ -31,6 +30,7 @@ from sameluck.live.options import (
     experiment_as_run,
 )
 from sameluck.live.records import AddedPolicy
+from sameluck.live.state.definition import engine_of
 from sameluck.logs.rows import Log, Problem, read_log, refuse_problems
 from sameluck.policies.base import Policy, is_randomised, needs_binary
 from sameluck.policies.registry import as_policy
@@ -199,7 +199,8 @@ def import_log(request: ImportRequest, start: Start) -> Imported:
     log, options, makers = request.read(), request.options, checked_makers(request.makers)
     experiment = request.experiment(log)
     stacks = LogStacks(log)
-    engine, numbers = Scheduler(experiment, options, makers), range(len(log.replications))
+    engine = stack_engine(engine_of(experiment, options, makers), "import_log")
+    numbers = range(len(log.replications))
     replications = [stacks.replay(engine, number, request.logged_by) for number in numbers]
     agreed = None
     if request.logged_by is not None:
@@ -359,7 +360,7 @@ class LogStacks:
         stack_owner, imported = np.full(value.size, SHARED), np.ones(value.size, bool)
         return SettledEntries(stack_owner, self.arm[span], self.position[span], value, imported)
 
-    def replay(self, engine: Scheduler, number: int, logged_by: str | None) -> LoggedReplication:
+    def replay(self, engine: StackEngine, number: int, logged_by: str | None) -> LoggedReplication:
         """Run every policy on a replication, and compare the policy that wrote the log with the log."""
         experiment = engine.experiment
         names = list(experiment.policies)
@@ -421,7 +422,7 @@ class LogStacks:
         entries = (common | dict(zip(names, values, strict=True)) for values in columns)
         transaction.execute_many("import_entry", entries)
         wanted = [
-            {**key, "replication": replication.number, **entry._asdict()}
+            {**key, "replication": replication.number, **entry.columns()}
             for replication in replications
             for entry in replication.outstanding
         ]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import cached_property
 from typing import NamedTuple
 
+from sameluck.design import Design
 from sameluck.errors import Diverged, Invalid, OtherVersion, SameluckError
 from sameluck.experiment import Experiment, ExperimentRecord
 from sameluck.live.calls.settings import this_process
@@ -15,7 +16,7 @@ from sameluck.live.databases.rows import DefinitionRow
 from sameluck.live.engine.fingerprints import UNKNOWN, fingerprint
 from sameluck.live.engine.protocol import Engine
 from sameluck.live.engine.replication import Scheduler
-from sameluck.live.options import LiveOptions, Makers
+from sameluck.live.options import LiveOptions, Makers, check_design
 from sameluck.policies.base import needs_binary
 from sameluck.policies.external import External, maker_of
 
@@ -50,6 +51,30 @@ def records_text(records: Mapping[str, PolicyRecord]) -> str:
     return json.dumps({name: record._asdict() for name, record in records.items()})
 
 
+def engine_class(design: Design) -> type[Scheduler]:
+    """Return the class of a design's engines; raise `Invalid` if live experiments have none."""
+    check_design(design)
+    return Scheduler
+
+
+def engine_of(
+    experiment: Experiment,
+    options: LiveOptions,
+    makers: Makers,
+    stack_owners: Mapping[str, int] | None = None,
+    unread_stack_owners: Collection[int] = (),
+) -> Engine:
+    """Return an engine of the class of the experiment's design; the arguments are those of `Scheduler`."""
+    make = engine_class(experiment.design)
+    return make(experiment, options, makers, stack_owners, unread_stack_owners)
+
+
+def arms_of(experiment: Experiment, cells: Iterable[int]) -> list[int]:
+    """Return the arms of cells, in order."""
+    arm_of = engine_class(experiment.design).arm_of
+    return sorted({arm_of(experiment, cell) for cell in cells})
+
+
 class Definition:
     """Definition of an experiment at one time; its policies are prepared when they are first run."""
 
@@ -64,6 +89,10 @@ class Definition:
     def owner_names(self) -> dict[int, str]:
         """Policies by stack owner, including removed policies."""
         return {record.owner: name for name, record in self.records.items()}
+
+    def arm_of(self, cell: int) -> int:
+        """Return the arm that users of a cell's entries see; this prepares no policy."""
+        return engine_class(self.experiment.design).arm_of(self.experiment, cell)
 
     @cached_property
     def binary_rewards(self) -> bool:
@@ -83,7 +112,7 @@ class Definition:
             experiment = experiment.replace(policies=playable)
         owners = {name: record.owner for name, record in self.records.items()}
         unread = {owner for name, owner in owners.items() if name not in playable}
-        return Scheduler(experiment, self._options, self._makers, owners, unread)
+        return engine_of(experiment, self._options, self._makers, owners, unread)
 
     @property
     def engine(self) -> Engine:
@@ -98,7 +127,7 @@ class Definition:
         if len(self.missing) >= len(self.experiment.policies):
             return {}
         reward = self._options.reward
-        return {policy.name: fingerprint(policy, reward) for policy in self.playable.prepared}
+        return {policy.name: fingerprint(policy, reward) for policy in self.playable.policies}
 
     @cached_property
     def refusal(self) -> SameluckError | None:

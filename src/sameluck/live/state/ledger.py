@@ -13,7 +13,14 @@ from sameluck.arrays import Floats, Ints
 from sameluck.experiment import Experiment, checked_checkpoints
 from sameluck.live.databases.base import Transaction
 from sameluck.live.databases.rows import EntryRow, LedgerRow
-from sameluck.live.engine.protocol import AUDITED, Engine, Entry, ReplicationState, SettledEntries
+from sameluck.live.engine.protocol import (
+    AUDITED,
+    Engine,
+    Entry,
+    ReplicationState,
+    SettledEntries,
+    StackEngine,
+)
 from sameluck.live.engine.walker import WalkResults, empty_results
 from sameluck.runs import Runs
 from sameluck.trajectories import Trace, Trajectory, replayed_by
@@ -60,7 +67,7 @@ class Ledger(NamedTuple):
             for number in chunk:
                 first, stop = np.searchsorted(rows["replication"], [number, number + 1])
                 settled = rows[first:stop]
-                columns = (np.ascontiguousarray(settled[name]) for name in SettledEntries._fields)
+                columns = (np.ascontiguousarray(settled[name]) for name in LedgerRow._fields[1:])
                 yield number, SettledEntries(*columns), outstanding.get(number, [])
 
     def spans(self, numbers: Sequence[int]) -> Iterator[Sequence[int]]:
@@ -126,11 +133,14 @@ class Ledger(NamedTuple):
             ledgers.append(settled)
         shape = (len(results), len(columns), checkpoints.size)
         rewards, pulls = np.zeros(shape), np.zeros((*shape, experiment.n_arms), np.int64)
+        users = np.zeros((len(results), checkpoints.size), np.int64)
         for row, of_policies in enumerate(results):
+            users[row] = self.engine.users(of_policies)
             for column, result in enumerate(of_policies):
                 rewards[row, column], pulls[row, column] = result.rewards, result.pulls
-        users = experiment.design.interactions(pulls)
         runs = Runs(experiment, checkpoints, rewards, pulls, users, None, first)
+        if not isinstance(self.engine, StackEngine):
+            return runs
         owners = list(dict.fromkeys(self.engine.stack_owners[column] for column in columns))
         pairs = zip(ledgers, runs.depths, strict=True)
         read = [_read(settled, owners, depths) for settled, depths in pairs]
@@ -158,7 +168,7 @@ class Ledger(NamedTuple):
 def _read(settled: SettledEntries, owners: Sequence[int], depths: Ints) -> Floats:
     """Return the settled rewards that policies have read, ordered by stack owner and arm."""
     arms = depths.shape[1]
-    codes = settled.stack_owner * arms + settled.arm
+    codes = settled.stack_owner * arms + settled.cell
     first = [stack_owner * arms for stack_owner in owners]
     starts = np.searchsorted(codes, np.add.outer(first, np.arange(arms)).ravel())
     spans = zip(starts.tolist(), depths.ravel().tolist(), strict=True)
@@ -196,9 +206,14 @@ def _of_policies(runs: Runs, experiment: Experiment) -> Runs:
     # Contiguous, as if they had been derived alone: sums over arrays depend on their order in memory.
     rewards = np.ascontiguousarray(runs.rewards[:, columns])
     pulls = np.ascontiguousarray(runs.pulls[:, columns])
-    users = experiment.design.interactions(pulls)
+    # Fewer policies have shared stacks (`_answers`); the users of all policies do not depend on their order.
+    users = runs.interactions
+    if len(columns) < len(runs.policies):
+        users = experiment.design.interactions(pulls)
     fewer = Runs(experiment, runs.checkpoints, rewards, pulls, users, None, runs.first)
+    if runs.observed is None:
+        return fewer
     depths = runs.depths.ravel()
     positions = np.arange(depths.sum()) - np.repeat(np.cumsum(depths) - depths, depths)
     is_read = positions < np.repeat(fewer.depths.ravel(), depths)
-    return replace(fewer, observed=None if runs.observed is None else runs.observed[is_read])
+    return replace(fewer, observed=runs.observed[is_read])

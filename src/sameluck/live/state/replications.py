@@ -265,7 +265,7 @@ class OpenReplications:
         writes.add(
             "settle",
             **key,
-            **entry._asdict(),
+            **entry.columns(),
             assignment=locked.id,
             value=value,
             source=source,
@@ -287,10 +287,24 @@ class OpenReplications:
             self.open_next(transaction, now)
 
     def void(self, transaction: Transaction, locked: LockedAssignment, now: int) -> None:
-        """Void an assignment; its entry is wanted again."""
+        """Void an assignment; its entry is wanted again, or released if the replication's state does not want it."""
         transaction.execute("void", assignment=locked.id, now=now)
         transaction.execute("count_void", experiment=self.id, replication=locked.replication)
         transaction.execute("want_again", **locked.key(), assignment=locked.id)
+        if not self._wants_again(transaction, locked):
+            transaction.execute("release", **locked.key())
+
+    def _wants_again(self, transaction: Transaction, locked: LockedAssignment) -> bool:
+        """Return True if a voided entry is wanted again, also where this process cannot derive the state."""
+        if locked.behind:  # the state lacks entries that only a process with the code can request
+            return True
+        try:
+            state, _ = self._state(transaction, locked)
+        except (Diverged, Unplayable):  # the next reward reports it; a void does not depend on it
+            self.states.pop(locked.replication, None)
+            return True
+        entry = Entry(locked.stack_owner, locked.arm, locked.position)
+        return state is None or entry in state.void(entry)
 
     def write_state(
         self,
@@ -322,7 +336,7 @@ class OpenReplications:
             now=now,
         )
         for entry in wanted:
-            writes.add("want", experiment=self.id, replication=number, **entry._asdict())
+            writes.add("want", experiment=self.id, replication=number, **entry.columns())
         if complete and not state.outstanding:
             # No reward can come any more. If the transaction fails, the state is rebuilt when it is next needed.
             self.states.pop(number, None)
@@ -476,7 +490,7 @@ class OpenReplications:
         values = {"policies": state.policies, "revision": revision, "now": now}
         transaction.execute("open_replication", experiment=self.id, number=number, **values)
         key = {"experiment": self.id, "replication": number}
-        transaction.execute_many("want", [{**key, **entry._asdict()} for entry in wanted])
+        transaction.execute_many("want", [{**key, **entry.columns()} for entry in wanted])
         self.states[number] = state
 
     def continue_after(

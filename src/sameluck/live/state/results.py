@@ -8,6 +8,7 @@ from dataclasses import replace
 from sameluck.experiment import Experiment
 from sameluck.live.databases.rows import NumberRow, TextRow, WaitingRow
 from sameluck.live.records import moment
+from sameluck.live.state.definition import arms_of
 from sameluck.live.state.digests import NO_DIGESTS, Digests, all_digests, has_grown
 from sameluck.live.state.ledger import Ledger, same_question
 from sameluck.live.state.replications import OpenReplications
@@ -78,9 +79,10 @@ def notes(ledger: Ledger, complete: int, now: int) -> tuple[str, ...]:
     key = {"experiment": ledger.id, "replication": complete}
     later = ledger.transaction.fetch_one(NumberRow, "count_complete_after", **key).number
     names = ledger.engine.arm_names
-    disabled = ledger.transaction.fetch_all(NumberRow, "disabled_arms", experiment=ledger.id)
+    cells = ledger.transaction.fetch_all(NumberRow, "disabled_arms", experiment=ledger.id)
     moving = ledger.transaction.fetch_all(TextRow, "rehearsed_on", experiment=ledger.id)
     experiment = ledger.engine.experiment
+    disabled = arms_of(experiment, (row.number for row in cells))
     sentences = [moving_caution(experiment, row.text) for row in dict.fromkeys(moving)]
     if later:
         row = ledger.transaction.fetch_one(WaitingRow, "waiting", **key)
@@ -89,7 +91,7 @@ def notes(ledger: Ledger, complete: int, now: int) -> tuple[str, ...]:
             f"{counted(later, 'later replication is', 'later replications are')} complete: {_waits(row, now)}."
         )
     if disabled:
-        arms = ", ".join(names[arm] for (arm,) in disabled)
+        arms = ", ".join(names[arm] for arm in disabled)
         sentences.append(
             f"Disabled: {arms}. Replications that need a disabled arm do not end, and the complete prefix stays "
             "short. Its anytime interval is valid; its mean is slightly biased, as after a plain stop."

@@ -276,7 +276,8 @@ class Enrolment:
             reason = records.EXCLUDED
         return self.not_enrolled(reason)
 
-    def _enrolled(self, id: str, arm: int, reason: str) -> Assignment:
+    def _enrolled(self, id: str, cell: int, reason: str) -> Assignment:
+        arm = self._replications.definition.arm_of(cell)
         return Assignment(id, self._arm_names[arm], enrolled=True, reason=reason)
 
     def assignment_of(self, unit_hash: str) -> str | None:

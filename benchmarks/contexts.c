@@ -1,26 +1,15 @@
-/* LinUCB and LinTS on users with standard normal features, and Q-learning on RiverSwim, as a C programmer would write
-   them for speed: the yardstick of contexts.py.
+/* LinUCB and LinTS on users with standard normal features, UCB1 in each level, and Q-learning on RiverSwim, as a C
+   programmer would write them for speed: the yardstick of contexts.py.
 
    The same updates as sameluck's: half of each symmetric matrix, in panels of eight columns, and one rank-one update a
    reward. Vectors of eight doubles are gcc's own, and the number of features is known to the compiler. */
 
 #define ADDRESSED
 #include "reference.c"
+#include "contexts.h"
 
-#include <string.h>
-
-enum { CONTEXT = 6, ARMS = 5, LANES = 8 };
+enum { CONTEXT = 6, LANES = 8 };
 typedef double Vector __attribute__((vector_size(64), aligned(64)));
-
-typedef struct {
-    u64 seed, reward_owner, noise_owner;
-    i64 replications, horizon, features, thompson;
-    double width;          /* alpha, or v */
-    const double *weights; /* (arm, feature) */
-    double *earned;        /* (replication,) */
-    double *regret;        /* (replication,) */
-    i64 *pulls;            /* (replication, arm) */
-} ContextJob;
 
 INLINE double total(Vector v) { return ((v[0] + v[1]) + (v[2] + v[3])) + ((v[4] + v[5]) + (v[6] + v[7])); }
 
@@ -131,21 +120,82 @@ void play_linear(const ContextJob *job) {
     if (job->features == 100) job->thompson ? linear(job, 100, 1) : linear(job, 100, 0);
 }
 
-/* ---- Q-learning in a Markov decision process -------------------------------------------------------- */
-
-enum { ACTIONS = 2, MAX_STATES = 64 };
+/* ---- UCB1 in each level ------------------------------------------------------------------------------- */
 
 typedef struct {
-    u64 seed, reward_owner, noise_owner;
-    i64 replications, horizon, states, episode, sizes;
-    double epsilon, omega, discount, initial;
-    const double *steps;                         /* sizes by number of visits */
-    const i64 *offsets;                          /* of the outcomes of each cell */
-    const double *cumulative, *nexts, *rewards;  /* by outcome */
-    const double *gaps;                          /* (steps to go - 1, cell) */
-    double *earned, *regret;                     /* (replication,) */
-    i64 *visits;                                 /* (replication, cell) */
-} StateJob;
+    double means[ARMS], widths[ARMS], totals[ARMS];
+    i64 pulls[ARMS], periods;
+} Level;
+
+enum { GUIDE = 256 };
+
+void play_levels(const LevelJob *job) {
+    const i64 cells = job->levels * ARMS;
+    double *growth = calloc((size_t)job->horizon + 2, sizeof *growth), gaps[MAX_LEVELS * ARMS];
+    double *width = calloc((size_t)job->horizon + 2, sizeof *width);
+    u64 limits[MAX_LEVELS], edges[MAX_LEVELS * ARMS];
+    unsigned guide[GUIDE]; /* the lowest level in each part of [0, 1) */
+    for (i64 level = 0; level < job->levels; level++) {
+        const double *means = job->means + level * ARMS;
+        double best = 0.0;
+        for (int arm = 0; arm < ARMS; arm++) best = means[arm] > best ? means[arm] : best;
+        for (int arm = 0; arm < ARMS; arm++) {
+            gaps[level * ARMS + arm] = best - means[arm];
+            edges[level * ARMS + arm] = (u64)ceil(means[arm] * 0x1p53);
+        }
+        limits[level] = (u64)ceil(job->cumulative[level] * 0x1p53);
+    }
+    for (u64 part = 0, level = 0; part < GUIDE; part++) {
+        while (limits[level] <= part << 45) level++;
+        guide[part] = (unsigned)level;
+    }
+    for (i64 row = 0; row < job->replications; row++) {
+        Key users = stream(job->seed, CONTEXT, (u64)row, job->reward_owner), stacks[MAX_LEVELS * ARMS];
+        Key rewards = stream(job->seed, REWARD, (u64)row, job->reward_owner);
+        Level levels[MAX_LEVELS] = {0};
+        double earned = 0.0, regret = 0.0;
+        i64 known = 0; /* entries of the tables */
+        for (i64 cell = 0; cell < cells; cell++) stacks[cell] = within(rewards, (u64)cell);
+        for (i64 period = 1; period <= job->horizon; period++) {
+            u64 bits = word(users, (u64)period * SLOTS), drawn = bits >> 11;
+            unsigned index = guide[bits >> 56];
+            index += limits[index] <= drawn;
+            while (__builtin_expect(limits[index] <= drawn, 0)) index++;
+            Level *level = levels + index;
+            int arm = (int)level->periods++;
+            if (__builtin_expect(arm >= ARMS, 1)) {
+                if (__builtin_expect(level->periods > known, 0)) {
+                    known = level->periods;
+                    growth[known] = sqrt(log((double)(known - 1)));
+                }
+                double now = growth[level->periods], highest = level->means[0] + now * level->widths[0];
+                arm = 0;
+#pragma GCC unroll 8
+                for (int each = 1; each < ARMS; each++) {
+                    double bound = level->means[each] + now * level->widths[each];
+                    arm = bound > highest ? each : arm;
+                    highest = bound > highest ? bound : highest;
+                }
+            }
+            i64 cell = (i64)index * ARMS + arm, pulls = level->pulls[arm]++;
+            static const double pays[2] = {0.0, 1.0};
+            double reward = pays[(word(stacks[cell], (u64)pulls) >> 11) < edges[cell]];
+            if (width[pulls + 1] == 0.0) width[pulls + 1] = sqrt(job->alpha / (double)(pulls + 1));
+            level->totals[arm] += reward;
+            level->means[arm] = level->totals[arm] / (double)(pulls + 1);
+            level->widths[arm] = width[pulls + 1];
+            earned += reward;
+            regret += gaps[cell];
+        }
+        for (i64 cell = 0; cell < cells; cell++) job->visits[row * cells + cell] = levels[cell / ARMS].pulls[cell % ARMS];
+        job->earned[row] = earned;
+        job->regret[row] = regret;
+    }
+    free(growth);
+    free(width);
+}
+
+/* ---- Q-learning in a Markov decision process -------------------------------------------------------- */
 
 /* No outcome ends an episode, and every episode begins in state 0. */
 void play_states(const StateJob *job) {

@@ -2,12 +2,13 @@
 
     python benchmarks/contexts.py [--quick] [--json FILE]
 
-LinUCB and LinTS play 5 arms with 5, 20 and 100 standard normal features, and Q-learning swims in RiverSwim. sameluck
-and C do the same job: users, choices, updates, rewards and regret. They must play the same arms, or nothing is
-reported. Packages choose and learn, one user at a time, on users and rewards made beforehand. In LinUCB, packages
-with the same rule must play arms with the highest bound. A package that is not installed is left out. Contestants
-take turns, because the machine's speed drifts; a figure is the best of its repetitions, in processor time of one
-thread.
+LinUCB and LinTS play 5 arms with 5, 20 and 100 standard normal features, UCB1 plays 5 arms in each of 50 levels, and
+Q-learning swims in RiverSwim. sameluck and C do the same job: users, choices, updates, rewards and regret. C must
+play the same arms, or nothing is reported. Free C draws its numbers in sequence, as a program for this job alone
+would; its mean reward must be within 4 standard errors of sameluck's. Packages choose and learn, one user at a time,
+on users and rewards made beforehand. In LinUCB, packages with the same rule must play arms with the highest bound. A
+package that is not installed is left out. Contestants take turns, because the machine's speed drifts; a figure is the
+best of its repetitions, in processor time of one thread.
 """
 
 from __future__ import annotations
@@ -19,9 +20,11 @@ import math
 import shutil
 import subprocess
 import tempfile
+from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -30,14 +33,15 @@ from core import Goals, interleaved, machine
 from sameluck.randomness.streams import ALL_POLICIES, owner_of
 
 SEED, ARMS = 7, 5
-SOURCE = Path(__file__).with_name("contexts.c")
 COMPILE = ["cc", "-O3", "-march=native", "-shared", "-fPIC"]
 # By number of features; so many that starting a simulation (2 ms) does not count.
 STEPS = {5: 400_000, 20: 150_000, 100: 30_000}
 PACKAGE_STEPS = {5: 500, 20: 500, 100: 50}
 LEAST_SHARE_OF_C = {5: 0.6, 20: 0.7, 100: 0.7}
-STATE_STEPS = 100_000  # in a replication
-LEAST_SHARE_OF_C_IN_STATES = 0.6
+MOST_TIMES_FREE_C = {5: 1.5, 20: 1.5, 100: 0.8}  # of LinUCB
+LEVELS, STATE_STEPS = 50, 100_000  # steps in a replication
+LEAST_SHARE_OF_C_IN_CELLS, MOST_TIMES_FREE_C_IN_CELLS = 0.6, 2.2
+CHECKED_REPLICATIONS, STANDARD_ERRORS = 100, 4
 POLICIES = {"LinUCB": sl.LinUCB(), "LinTS": sl.LinTS()}
 
 
@@ -49,6 +53,20 @@ class Job(ctypes.Structure):
         *((name, ctypes.c_int64) for name in ("replications", "horizon", "features", "thompson")),
         ("width", ctypes.c_double),
         *((name, ctypes.c_void_p) for name in ("weights", "earned", "regret", "pulls")),
+    ]
+
+
+class LevelJob(ctypes.Structure):
+    """The C side's `LevelJob`."""
+
+    _fields_ = [
+        *((name, ctypes.c_uint64) for name in ("seed", "reward_owner", "noise_owner")),
+        *((name, ctypes.c_int64) for name in ("replications", "horizon", "levels")),
+        ("alpha", ctypes.c_double),
+        *(
+            (name, ctypes.c_void_p)
+            for name in ("cumulative", "means", "earned", "regret", "visits")
+        ),
     ]
 
 
@@ -70,20 +88,23 @@ class StateJob(ctypes.Structure):
     ]
 
 
-def library_of(folder):
-    """Return the C library; None where there is no C compiler."""
+def libraries_of(folder):
+    """Return the libraries of C and of free C; None where there is no C compiler."""
     if shutil.which(COMPILE[0]) is None:
         return None
-    library = Path(folder, "contexts.so")
-    subprocess.run([*COMPILE, "-o", str(library), str(SOURCE), "-lm"], check=True)
-    return ctypes.CDLL(str(library))
+    libraries = []
+    for name in ("contexts", "contexts_free"):
+        library, source = Path(folder, f"{name}.so"), Path(__file__).with_name(f"{name}.c")
+        subprocess.run([*COMPILE, "-o", str(library), str(source), "-lm"], check=True)
+        libraries.append(ctypes.CDLL(str(library)))
+    return libraries
 
 
 def weights_of(features):
     return np.random.default_rng(SEED).normal(size=(ARMS, features)) / math.sqrt(features)
 
 
-def play_in_c(library, name, features, replications, horizon):
+def play_in_c(play, name, features, replications, horizon):
     weights = weights_of(features)
     earned, regret = np.empty(replications), np.empty(replications)
     pulls = np.empty((replications, ARMS), np.int64)
@@ -100,8 +121,8 @@ def play_in_c(library, name, features, replications, horizon):
         ),
         *(array.ctypes.data for array in (weights, earned, regret, pulls)),
     )
-    library.play_linear(ctypes.byref(job))
-    return earned, pulls
+    play(ctypes.byref(job))
+    return earned, regret, pulls
 
 
 def experiment_of(name, replications, horizon):
@@ -196,7 +217,29 @@ def plays_lin_ucb(arms, contexts, rewards):
     return True
 
 
-def measure(name, features, library, size, goals):
+def check_means(play, experiment, environment):
+    """Raise unless the mean reward of free C differs from sameluck's by a few standard errors at most."""
+    rewards = sl.simulate(experiment, environment).rewards[:, 0, -1]
+    earned = play(len(rewards), experiment.horizon)[0]
+    error = math.sqrt((rewards.var(ddof=1) + earned.var(ddof=1)) / len(rewards))
+    assert abs(rewards.mean() - earned.mean()) <= STANDARD_ERRORS * error, play
+
+
+def report(label, nanoseconds, goals, share_of_c, times_free_c):
+    """Print a line and check the goals against C."""
+    cells = "".join(f"{key:>20} {value:>10,.1f}" for key, value in nanoseconds.items())
+    print(f"{label:<22}{cells}")
+    if "C" in nanoseconds:
+        share = nanoseconds["C"] / nanoseconds["sameluck"]
+        goals.check(f"{label}: speed against C", share, f">= {share_of_c}", share >= share_of_c)
+    if "free C" in nanoseconds:
+        times = nanoseconds["sameluck"] / nanoseconds["free C"]
+        goal = f"<= {times_free_c}"
+        goals.check(f"{label}: time against free C", times, goal, times <= times_free_c)
+    return nanoseconds
+
+
+def measure(name, features, libraries, size, goals):
     """Return ns a step by contestant."""
     environment = sl.Linear(weights_of(features).tolist())
     replications = 2
@@ -204,13 +247,18 @@ def measure(name, features, library, size, goals):
     experiment = experiment_of(name, replications, horizon)
     runs = sl.simulate(experiment, environment, workers=1)
     contestants = {"sameluck": lambda: sl.simulate(experiment, environment, workers=1)}
-    steps = {"sameluck": replications * horizon}
-    if library:
-        job = (library, name, features, replications, horizon)
-        earned, pulls = play_in_c(*job)
+    if libraries:
+        c, free = libraries
+        job = (name, features, replications, horizon)
+        earned, _, pulls = play_in_c(c.play_linear, *job)
         assert np.array_equal(pulls, runs.pulls[:, 0, -1]), (name, features)
         assert np.allclose(earned, runs.rewards[:, 0, -1], rtol=1e-9), (name, features)
-        contestants["C"], steps["C"] = (lambda: play_in_c(*job)), replications * horizon
+        contestants["C"] = lambda: play_in_c(c.play_linear, *job)
+        if name == "LinUCB":
+            checked = experiment_of(name, CHECKED_REPLICATIONS, horizon // 50)
+            check_means(partial(play_in_c, free.free_linear, name, features), checked, environment)
+            contestants["free C"] = lambda: play_in_c(free.free_linear, *job)
+    steps = dict.fromkeys(contestants, replications * horizon)
     seconds = interleaved(contestants, size["repeats"])
     users = recorded(features, PACKAGE_STEPS[features] // size["divisor"])
     for package, (play, names) in PACKAGES.items():
@@ -222,56 +270,90 @@ def measure(name, features, library, size, goals):
             seconds |= interleaved(run, size["package_repeats"])
             steps[package] = len(users[0])
     nanoseconds = {key: min(times) / steps[key] * 1e9 for key, times in seconds.items()}
-    cells = "".join(f"{key:>20} {value:>12,.0f}" for key, value in nanoseconds.items())
-    print(f"{name} d = {features:<4}{cells}")
-    if library:
-        share, goal = nanoseconds["C"] / nanoseconds["sameluck"], LEAST_SHARE_OF_C[features]
-        goals.check(
-            f"{name}, {features} features: speed against C", share, f">= {goal}", share >= goal
-        )
-    return nanoseconds
+    label = f"{name}, {features} features"
+    goal = LEAST_SHARE_OF_C[features], MOST_TIMES_FREE_C[features]
+    return report(label, nanoseconds, goals, *goal)
 
 
-def swim_in_c(library, rule, river, replications, horizon):
-    parameters = river.compiled_parameters(SEED, range(replications), 2)
+def levels_environment():
+    means = np.random.default_rng(SEED).uniform(0.1, 0.9, size=(LEVELS, ARMS))
+    return sl.ByLevel([sl.Bernoulli(row) for row in means.tolist()])
+
+
+def play_levels_in_c(play, means, replications, horizon):
     earned, regret = np.empty(replications), np.empty(replications)
-    visits = np.empty((replications, 2 * river.states), np.int64)
-    tables = (*parameters[:4], parameters.gaps)
-    job = StateJob(
-        *(SEED, ALL_POLICIES, owner_of("Q-learning"), replications, horizon),
-        *(river.states, river.episode, rule.steps.size, *rule[:4]),
-        *(array.ctypes.data for array in (rule.steps, *tables, earned, regret, visits)),
+    visits = np.empty((replications, LEVELS * ARMS), np.int64)
+    cumulative = np.cumsum(np.full(LEVELS, 1 / LEVELS))
+    cumulative[-1] = 1.0
+    job = LevelJob(
+        *(SEED, ALL_POLICIES, owner_of("UCB1 per level"), replications, horizon, LEVELS, 2.0),
+        *(array.ctypes.data for array in (cumulative, means, earned, regret, visits)),
     )
-    library.play_states(ctypes.byref(job))
+    play(ctypes.byref(job))
     return earned, regret, visits
 
 
-def measure_states(library, size, goals):
-    """Return ns a step of Q-learning in RiverSwim by contestant."""
-    river, policy, replications = sl.RiverSwim(), sl.QLearning(), 10
-    horizon = STATE_STEPS // size["divisor"]
-    experiment = sl.Experiment(
-        policies={"Q-learning": policy}, horizon=horizon, replications=replications, seed=SEED
+class RiverTables(NamedTuple):
+    """RiverSwim and Q-learning as the C side takes them; see `StateJob`."""
+
+    rule: tuple
+    river: sl.RiverSwim
+    offsets: np.ndarray
+    cumulative: np.ndarray
+    nexts: np.ndarray
+    rewards: np.ndarray
+    gaps: np.ndarray
+
+
+def tables_of(river):
+    cells = [outcomes for actions in river.tabular().outcomes for outcomes in actions]
+    cumulative = np.concatenate([np.cumsum([outcome[0] for outcome in cell]) for cell in cells])
+    _, nexts, rewards, _ = np.array([outcome for cell in cells for outcome in cell], float).T.copy()
+    gaps = river.compiled_parameters(SEED, range(1), 2).gaps
+    rule = sl.QLearning().prepare(2, STATE_STEPS, river.context)
+    offsets = np.cumsum([0, *map(len, cells)])
+    return RiverTables(rule, river, offsets, cumulative, nexts, rewards, gaps)
+
+
+def swim_in_c(play, tables, replications, horizon):
+    rule, river, *arrays = tables
+    earned, regret = np.empty(replications), np.empty(replications)
+    visits = np.empty((replications, 2 * river.states), np.int64)
+    job = StateJob(
+        *(SEED, ALL_POLICIES, owner_of("Q-learning"), replications, horizon),
+        *(river.states, river.episode, rule.steps.size, *rule[:4]),
+        *(array.ctypes.data for array in (rule.steps, *arrays, earned, regret, visits)),
     )
-    runs = sl.simulate(experiment, river, workers=1)
-    contestants = {"sameluck": lambda: sl.simulate(experiment, river, workers=1)}
-    if library:
-        rule = policy.prepare(2, horizon, river.context)
-        job = (library, rule, river, replications, horizon)
-        earned, regret, visits = swim_in_c(*job)
-        assert np.array_equal(visits, runs.visits[:, 0, -1])
-        assert np.allclose(earned, runs.rewards[:, 0, -1], rtol=1e-9)
-        assert np.allclose(regret, runs.regret[:, 0, -1], rtol=1e-9)
-        contestants["C"] = lambda: swim_in_c(*job)
+    play(ctypes.byref(job))
+    return earned, regret, visits
+
+
+def measure_cells(label, policy, environment, players, size, goals):
+    """Return ns a step by contestant; players are functions of C and free C."""
+    replications, horizon = 10, STATE_STEPS // size["divisor"]
+
+    def experiment(replications, horizon):
+        return sl.Experiment(
+            policies={label: policy}, horizon=horizon, replications=replications, seed=SEED
+        )
+
+    timed = experiment(replications, horizon)
+    runs = sl.simulate(timed, environment, workers=1)
+    contestants = {"sameluck": lambda: sl.simulate(timed, environment, workers=1)}
+    if players:
+        c, free = players
+        earned, regret, visits = c(replications, horizon)
+        assert np.array_equal(visits, runs.visits[:, 0, -1]), label
+        assert np.allclose(earned, runs.rewards[:, 0, -1], rtol=1e-9), label
+        assert np.allclose(regret, runs.regret[:, 0, -1], rtol=1e-9), label
+        check_means(free, experiment(CHECKED_REPLICATIONS, horizon // 10), environment)
+        contestants["C"] = lambda: c(replications, horizon)
+        contestants["free C"] = lambda: free(replications, horizon)
     seconds = interleaved(contestants, size["repeats"])
     steps = replications * horizon
     nanoseconds = {key: min(times) / steps * 1e9 for key, times in seconds.items()}
-    cells = "".join(f"{key:>20} {value:>12,.1f}" for key, value in nanoseconds.items())
-    print(f"Q-learning     {cells}")
-    if library:
-        share, goal = nanoseconds["C"] / nanoseconds["sameluck"], LEAST_SHARE_OF_C_IN_STATES
-        goals.check("Q-learning in RiverSwim: speed against C", share, f">= {goal}", share >= goal)
-    return nanoseconds
+    goal = LEAST_SHARE_OF_C_IN_CELLS, MOST_TIMES_FREE_C_IN_CELLS
+    return report(label, nanoseconds, goals, *goal)
 
 
 def main():
@@ -286,14 +368,29 @@ def main():
     goals, results = Goals(), {}
     print("Nanoseconds a step, one thread, 5 arms: best of the repetitions")
     with tempfile.TemporaryDirectory() as folder:
-        library = library_of(folder)
+        libraries = libraries_of(folder)
         for features in STEPS:
             for name in POLICIES:
                 results[f"{name}, {features} features"] = measure(
-                    name, features, library, size, goals
+                    name, features, libraries, size, goals
                 )
-        results["Q-learning, RiverSwim"] = measure_states(library, size, goals)
-    if library is None:
+        levels, river = levels_environment(), sl.RiverSwim()
+        by_level = river_players = None
+        if libraries:
+            c, free = libraries
+            means, tables = levels.level_means(), tables_of(river)
+            by_level = [
+                partial(play_levels_in_c, play, means) for play in (c.play_levels, free.free_levels)
+            ]
+            river_players = [
+                partial(swim_in_c, play, tables) for play in (c.play_states, free.free_states)
+            ]
+        for label, policy, environment, players in (
+            ("UCB1 per level", sl.PerLevel(sl.UCB1(2)), levels, by_level),
+            ("Q-learning", sl.QLearning(), river, river_players),
+        ):
+            results[label] = measure_cells(label, policy, environment, players, size, goals)
+    if libraries is None:
         print("C was skipped: there is no C compiler.")
     if options.json:
         written = {"machine": machine(), "nanoseconds": results, "goals": goals.lines}

@@ -209,6 +209,7 @@ def load_compiler() -> None:
 
     _register_hints()
     import_module("sameluck.compilation.lane_instructions")
+    import_module("sameluck.compilation.window_instructions")
     while _overloads:
         function, choose, options = _overloads.pop()
         compiler = LinkedCompiler if options is _BOUNDS_CHECKED else ShortCompiler

@@ -14,7 +14,13 @@ from sameluck.errors import Invalid, shown
 from sameluck.policies import base
 from sameluck.policies.base import Policy, Tally, select
 from sameluck.policies.external import External
-from sameluck.policies.observations import store_tally, stored_tally, stored_tally_size
+from sameluck.policies.observations import (
+    ArmObservations,
+    keep,
+    keep_last,
+    stored_tally,
+    stored_tally_size,
+)
 from sameluck.randomness.streams import Key
 from sameluck.validation import require_whole
 
@@ -127,6 +133,16 @@ class _Batched(NamedTuple):
 
 @base.selects(_Batched)
 def _select_in_batch(policy: _Batched, tally: Tally, period: int, noise: Key) -> int:
+    arms = tally.pulls.size
+    stored = stored_tally(tally.memory, 0, arms, 0)
     if (period - 1) % policy.size == 0:
-        store_tally(tally)
-    return select(policy.inner, stored_tally(tally), period, noise)
+        for arm in range(arms):
+            played = ArmObservations(tally.pulls[arm], tally.totals[arm], tally.means[arm])
+            keep(stored, arm, played)
+        keep_last(stored, tally.last_arm, tally.last_reward)
+    shown = Tally(
+        stored.pulls, stored.totals, stored.means, stored.memory,
+        stored.last_arm[0], stored.last_reward[0],
+        tally.context, tally.last_context, tally.level, tally.last_level, tally.step,
+    )  # fmt: skip
+    return select(policy.inner, shown, period, noise)

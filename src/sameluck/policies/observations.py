@@ -13,7 +13,9 @@ import numpy as np
 
 from sameluck.arrays import Floats, Ints
 from sameluck.compilation.decorators import inlined
+from sameluck.compilation.windows import whole_numbers, window
 from sameluck.policies.base import Tally
+from sameluck.randomness.streams import Integer
 
 
 class Observations(NamedTuple):
@@ -74,9 +76,8 @@ def tally_of(
 
 
 @inlined
-def loaded(observations: Observations, arm: int) -> ArmObservations:
-    pulls, total = observations.pulls[arm], observations.totals[arm]
-    return ArmObservations(pulls, total, observations.means[arm])
+def loaded(observed: Observations | StoredTally, arm: Integer) -> ArmObservations:
+    return ArmObservations(observed.pulls[arm], observed.totals[arm], observed.means[arm])
 
 
 @inlined
@@ -90,9 +91,15 @@ def with_reward(played: ArmObservations, reward: float) -> ArmObservations:
 def store(observations: Observations, cell: int, arm: int, played: ArmObservations) -> None:
     """Write an arm's observations back: each new pull has read a reward from the cell's stack."""
     observations.reads[cell] += played.pulls - observations.pulls[arm]
-    observations.pulls[arm] = played.pulls
-    observations.totals[arm] = played.total
-    observations.means[arm] = played.mean
+    keep(observations, arm, played)
+
+
+@inlined
+def keep(observed: Observations | StoredTally, arm: Integer, played: ArmObservations) -> None:
+    """Write an arm's pulls, total and mean back."""
+    observed.pulls[arm] = played.pulls
+    observed.totals[arm] = played.total
+    observed.means[arm] = played.mean
 
 
 @inlined
@@ -114,38 +121,40 @@ def reset(observations: Observations) -> None:
         observations.memory[index] = 0.0
 
 
+class StoredTally(NamedTuple):
+    """Parts of a memory that hold a tally."""
+
+    pulls: Ints
+    totals: Floats
+    means: Floats
+    last_arm: Ints  # a single number
+    last_reward: Floats  # a single number
+    memory: Floats  # what follows
+
+
+@inlined
 def stored_tally_size(arms: int) -> int:
-    """Return how many floats of memory a stored tally takes: three per arm, the last arm and its reward."""
+    """Return how many numbers of a memory a stored tally takes."""
     return 3 * arms + 2
 
 
 @inlined
-def store_tally(tally: Tally) -> None:
-    """Copy a tally, but for its memory, into its memory."""
-    arms, memory = tally.pulls.size, tally.memory
-    pulls = memory[:arms].view(np.int64)
-    for arm in range(arms):
-        pulls[arm] = tally.pulls[arm]
-        memory[arms + arm] = tally.totals[arm]
-        memory[2 * arms + arm] = tally.means[arm]
-    memory[3 * arms] = tally.last_arm
-    memory[3 * arms + 1] = tally.last_reward
+def stored_tally(memory: Floats, first: int, arms: int, rest: int) -> StoredTally:
+    """Return the tally that a memory holds from an index on, and as its memory the `rest` numbers behind it."""
+    totals = first + arms
+    means = totals + arms
+    last = means + arms
+    return StoredTally(
+        whole_numbers(memory, first, arms),
+        window(memory, totals, arms),
+        window(memory, means, arms),
+        whole_numbers(memory, last, 1),
+        window(memory, last + 1, 1),
+        window(memory, last + 2, rest),
+    )
 
 
 @inlined
-def stored_tally(tally: Tally) -> Tally:
-    """Return the tally that `store_tally` copied into the memory of this one; its memory is the rest."""
-    arms, memory = tally.pulls.size, tally.memory
-    return Tally(
-        memory[:arms].view(np.int64),
-        memory[arms : 2 * arms],
-        memory[2 * arms : 3 * arms],
-        memory[3 * arms + 2 :],
-        np.int64(memory[3 * arms]),  # type: ignore[arg-type]
-        memory[3 * arms + 1],
-        tally.context,
-        tally.last_context,
-        tally.level,
-        tally.last_level,
-        tally.step,
-    )
+def keep_last(stored: StoredTally, arm: int, reward: float) -> None:
+    """Write the last arm and its reward."""
+    stored.last_arm[0], stored.last_reward[0] = arm, reward

@@ -128,7 +128,7 @@ def _highest_bound(policy: _Bounds, tally: Tally, period: int, noise: Key) -> in
         width = policy.width[np.uint64(tally.pulls[arm])]
         bound = tally.means[arm] + policy.growth[np.uint64(period)] * width
         if bound > highest:
-            branch_hint()
+            # Without a hint: the rule without contexts has its fast form, and a level is hard to predict.
             best, highest = arm, bound
     return best
 

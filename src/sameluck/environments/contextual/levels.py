@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import chain, groupby
 from typing import Any, NamedTuple, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sameluck import text_forms
-from sameluck.arrays import Floats, Ints
+from sameluck.arrays import Floats
+from sameluck.compilation.decorators import likely
 from sameluck.context import MAX_LEVELS, Levels
 from sameluck.environments.base import (
     ENVIRONMENTS,
@@ -27,11 +30,11 @@ from sameluck.environments.contextual.base import ContextualEnvironment, context
 from sameluck.environments.empirical import Empirical
 from sameluck.errors import Invalid, shown
 from sameluck.logs.rows import natural_order, read_log, refuse_problems, rewards_by_arm
-from sameluck.randomness.samplers import uniform
 from sameluck.randomness.streams import Bits, Key, at
 from sameluck.validation import is_listed, require_flag
 
-_PARTS = 4  # of [0, 1) for each level
+_PARTS = 4  # of [0, 1) for each level, or up to twice as many
+_11 = np.uint64(11)
 _MAX_GROUPS = 10  # of levels with different distributions: each combination is compiled
 
 
@@ -195,16 +198,15 @@ class ByLevel(_ByLevelFields, ContextualEnvironment):
                 f"{sum(self.frequencies):g}; divide each by their sum"
             )
 
-    def _groups(self, arms: int) -> list[Environment]:
+    def _groups(self, arms: int) -> tuple[Environment, ...]:
         """Return environments whose arms are the cells (level, arm), merged where levels have one class."""
-        groups: list[Environment] = []
-        for _, levels in groupby(self._by_level, type):
-            group = list(levels)
-            merged = _merged(group, arms)
-            if merged is None and group[0].is_prior:
-                raise Invalid("ByLevel.environments: these priors cannot be drawn per level")
-            groups.extend([merged] if merged is not None else group)
-        return groups
+        levels = tuple(self._by_level)
+        try:
+            hash(levels)
+        except TypeError:  # lists among the parameters
+            levels = tuple(text_forms.normal_form(self)._by_level)
+        # With the classes, because NamedTuples of different classes compare equal.
+        return _merged_groups(tuple(map(type, levels)), levels, arms)
 
     def instance(self, seed: int, replication: int, arms: int) -> ByLevel:
         """Return the levels of a replication, drawn from their priors."""
@@ -234,12 +236,15 @@ class ByLevel(_ByLevelFields, ContextualEnvironment):
         ]
         cumulative = np.cumsum(self.frequencies or np.full(count, 1 / count))
         cumulative[-1] = 1.0
-        parts = np.arange(_PARTS * count) / (_PARTS * count)
-        guide = np.searchsorted(cumulative, parts, side="right")
+        limits = np.ceil(cumulative * 2.0**53).astype(np.uint64)
+        digits = (_PARTS * count - 1).bit_length()
+        parts = np.arange(1 << digits, dtype=np.uint64) << np.uint64(53 - digits)
+        guide = np.searchsorted(limits, parts, side="right").astype(np.uint32)
+        shift = np.uint64(64 - digits)
         cell_means = np.concatenate(means, axis=1)
         by_level = cell_means.reshape(len(cell_means), count, arms)
         cell_gaps = (by_level.max(axis=-1, keepdims=True) - by_level).reshape(cell_means.shape)
-        return CompiledByLevel(parameters, cumulative, guide, cell_means, cell_gaps, arms)
+        return CompiledByLevel(parameters, limits, guide, shift, cell_means, cell_gaps, arms)
 
 
 def _fits(environment: Any) -> bool:
@@ -247,6 +252,20 @@ def _fits(environment: Any) -> bool:
         return environment.context is None
     is_environment = type(environment) in ENVIRONMENTS.values()
     return is_environment and environment.is_prior and environment.context is None
+
+
+@lru_cache(maxsize=8)  # every task asks for them, and checking the merged cells takes milliseconds
+def _merged_groups(
+    classes: tuple[type, ...], levels: tuple[Environment, ...], arms: int
+) -> tuple[Environment, ...]:
+    groups: list[Environment] = []
+    for _, same_class in groupby(levels, type):
+        group = list(same_class)
+        merged = _merged(group, arms)
+        if merged is None and group[0].is_prior:
+            raise Invalid("ByLevel.environments: these priors cannot be drawn per level")
+        groups.extend([merged] if merged is not None else group)
+    return tuple(groups)
 
 
 def _merged(group: Sequence[Environment], arms: int) -> Environment | None:
@@ -296,8 +315,11 @@ class CompiledByLevel(NamedTuple):
     """Parameters of the cells (level, arm), whose index is level * arms + arm."""
 
     cells: text_forms.Parameters
-    cumulative: Floats  # frequencies of the levels
-    guide: Ints  # the lowest level in each of equal parts of [0, 1)
+    limits: NDArray[
+        np.uint64
+    ]  # how many of the 2^53 values of `uniform` draw a level or one before it
+    guide: NDArray[np.uint32]  # the lowest level in each of 2^k equal parts of [0, 1)
+    shift: np.uint64  # 64 - k
     cell_means: Floats  # (replication, cell)
     cell_gaps: Floats  # to the best arm of the level (replication, cell)
     arms: int
@@ -305,13 +327,13 @@ class CompiledByLevel(NamedTuple):
 
 @contexts(CompiledByLevel)
 def _level(parameters: CompiledByLevel, row: int, period: int, noise: Key, context: Floats) -> None:
-    # From the lowest level that is possible: a binary search would wait for mispredicted branches.
-    probability = uniform(at(noise, period, 0))
-    level = parameters.guide[
-        min(int(probability * parameters.guide.size), parameters.guide.size - 1)
-    ]
-    while parameters.cumulative[level] <= probability:
-        level += 1
+    # From the lowest level that is possible. The first step is a sum, because no processor predicts a branch here;
+    # few parts have more levels.
+    bits = at(noise, period, 0)
+    drawn, level = bits >> _11, parameters.guide[bits >> parameters.shift]
+    level = np.uint32(level + np.uint32(parameters.limits[level] <= drawn))
+    while not likely(parameters.limits[level] > drawn):
+        level = np.uint32(level + np.uint32(1))
     context[0] = level
 
 

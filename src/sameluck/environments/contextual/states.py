@@ -17,10 +17,11 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from sameluck.arrays import Bools, Floats, Ints
 from sameluck.compilation.decorators import inlined
+from sameluck.compilation.windows import whole_numbers
 from sameluck.context import MAX_EPISODE, MAX_LEVELS, States
 from sameluck.environments.base import draws
 from sameluck.environments.checks import MAX_REWARD, SUM_TOLERANCE, check_row
@@ -46,6 +47,9 @@ from sameluck.validation import is_listed, require_number, require_whole
 
 _MAX_GAPS = 1 << 22  # entries (step, state, action) of the table of gaps
 _TIE = 1e-12  # relative difference of values that rounding alone explains
+_FEW = 8  # outcomes of a cell that are compared one by one
+_VALUES = 1 << 53  # of `uniform`
+_1, _11 = np.uint64(1), np.uint64(11)
 _NUMBERS = 4  # of an outcome: probability, next state, reward, end
 
 
@@ -419,8 +423,9 @@ class CompiledMDP(NamedTuple):
     """Outcomes of all cells, one after another; a cell is state * actions + action."""
 
     offsets: Ints  # where the outcomes of a cell begin, and the end
-    cumulative: Floats  # probabilities, within a cell
-    nexts: Floats
+    width: int  # outcomes of every cell, filled up with outcomes that are never drawn; 0 if cells have many
+    limits: NDArray[np.uint64]  # see `_limits`
+    nexts: NDArray[np.int32]
     rewards: Floats
     ends: Bools
     start: Floats  # cumulative probabilities of the first state
@@ -429,24 +434,46 @@ class CompiledMDP(NamedTuple):
     arms: int
 
 
+def _limits(outcomes: _Outcomes) -> NDArray[np.uint64]:
+    """Return the lowest of the 2^53 values of `uniform` that draw an outcome of a cell or one after it.
+
+    A value u draws them if u times the sum of all probabilities is at least the sum of those before. The product is
+    rounded, but grows with u, so that bisection finds the lowest value to the bit.
+    """
+    sums = [np.cumsum(part) for part in np.split(outcomes.probabilities, outcomes.offsets[1:-1])]
+    before = np.concatenate([np.append(0.0, part[:-1]) for part in sums])
+    total = np.concatenate([np.full(part.size, part[-1]) for part in sums])
+    low, high = np.zeros(total.size, np.int64), np.full(total.size, _VALUES)
+    while (low < high).any():
+        middle = (low + high) // 2
+        is_drawn = middle * 2.0**-53 * total >= before
+        low = np.where(is_drawn, low, np.minimum(middle + 1, high))
+        high = np.where(is_drawn, middle, high)
+    return high.astype(np.uint64)
+
+
 @lru_cache(maxsize=4)
 def _compiled(class_name: str, process: MarkovDecisionProcess) -> CompiledMDP:
     # With the class, because NamedTuples of different classes compare equal.
     table = process.tabular()
     outcomes = _arrays(table)
-    cells = outcomes.offsets.size - 1
-    rows = max(1, min(table.episode, _MAX_GAPS // cells))
+    offsets, counts = outcomes.offsets, np.diff(outcomes.offsets)
+    rows = max(1, min(table.episode, _MAX_GAPS // counts.size))
     lost, _ = _backward_induction(outcomes, rows)
-    cumulative = np.concatenate(
-        [np.cumsum(part) for part in np.split(outcomes.probabilities, outcomes.offsets[1:-1])]
-    )
+    limits, nexts = _limits(outcomes), outcomes.nexts.astype(np.int32)
+    rewards, ends, width = outcomes.rewards, outcomes.ends, int(counts.max())
+    if width <= _FEW:
+        offsets, is_filled = np.arange(counts.size + 1) * width, np.arange(width) < counts[:, None]
+        limits = _spread_out(limits, is_filled, _VALUES)
+        nexts, rewards, ends = (_spread_out(part, is_filled, 0) for part in (nexts, rewards, ends))
     start = np.ones(len(table.outcomes)) if table.start is None else np.cumsum(table.start)
     return CompiledMDP(
-        outcomes.offsets,
-        cumulative,
-        outcomes.nexts,
-        outcomes.rewards,
-        outcomes.ends,
+        offsets,
+        width if width <= _FEW else 0,
+        limits,
+        nexts,
+        rewards,
+        ends,
         start,
         lost,
         table.episode,
@@ -454,25 +481,35 @@ def _compiled(class_name: str, process: MarkovDecisionProcess) -> CompiledMDP:
     )
 
 
+def _spread_out(values: NDArray[Any], is_filled: Bools, rest: int) -> NDArray[Any]:
+    spread = np.full(is_filled.shape, rest, values.dtype)
+    spread[is_filled] = values
+    return spread.ravel()
+
+
 @inlined
-def _outcome(parameters: CompiledMDP, context: Floats, arm: int, bits: Bits) -> int:
+def _outcome(parameters: CompiledMDP, context: Floats, arm: int, bits: Bits) -> np.uint64:
     """Return the index of the outcome that random bits draw."""
-    cell = int(context[0]) * parameters.arms + arm
-    low, high = parameters.offsets[cell], parameters.offsets[cell + 1] - 1
-    target = uniform(bits) * parameters.cumulative[high]
-    while low < high:
-        middle = (low + high) // 2
-        if parameters.cumulative[middle] > target:
-            high = middle
-        else:
-            low = middle + 1
-    return low
+    # By sums in place of branches, which no processor predicts.
+    cell, drawn = np.uint64(int(context[0]) * parameters.arms + arm), bits >> _11
+    outcome = np.uint64(parameters.offsets[cell])
+    if parameters.width > 0:
+        first = outcome
+        for index in range(1, parameters.width):
+            outcome += np.uint64(parameters.limits[first + np.uint64(index)] <= drawn)
+        return outcome
+    left = np.uint64(parameters.offsets[cell + _1]) - outcome
+    while left > _1:
+        half = left >> _1
+        outcome += half * np.uint64(parameters.limits[outcome + half] <= drawn)
+        left -= half
+    return outcome
 
 
 @draws(CompiledMDP)
 def _reward(parameters: CompiledMDP, row: int, context: Floats, arm: int, bits: Bits) -> float:
     outcome = _outcome(parameters, context, arm, bits)
-    context[3] = outcome
+    whole_numbers(context, 3, 1)[0] = outcome
     return parameters.rewards[outcome]
 
 
@@ -481,7 +518,7 @@ def _next_state(
     parameters: CompiledMDP, row: int, period: int, noise: Key, context: Floats
 ) -> None:
     if period > 1:
-        outcome = np.int64(context[3])
+        outcome = np.uint64(whole_numbers(context, 3, 1)[0])
         step = context[1] + 1.0
         if not parameters.ends[outcome] and step < parameters.episode:
             context[0], context[1] = parameters.nexts[outcome], step

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sameluck.compilation.decorators import branch_hint, inlined
+from sameluck.compilation.decorators import inlined
 from sameluck.context import Context
 from sameluck.errors import Invalid
 from sameluck.policies.base import Tally, require_features, selects
@@ -72,7 +72,6 @@ def _highest_linear_bound(policy: _LinearBounds, tally: Tally, period: int, nois
         estimate, sd = predict(policy.model, tally, arm)
         bound = estimate + policy.alpha * sd
         if bound > highest:
-            branch_hint()
             best, highest = arm, bound
     return best
 
@@ -140,7 +139,6 @@ def _largest_linear_draw(policy: _LinearDraws, tally: Tally, period: int, noise:
         estimate, sd = predict(policy.model, tally, arm)
         drawn = estimate + policy.v * sd * normal(at(noise, period, arm))
         if drawn > highest:
-            branch_hint()
             best, highest = arm, drawn
     return best
 
@@ -166,7 +164,6 @@ def _largest_shared_draw(policy: _SharedDraws, tally: Tally, period: int, noise:
     for arm in range(tally.pulls.size):
         drawn = factored.product(model, tally, arm)
         if drawn > highest:
-            branch_hint()
             best, highest = arm, drawn
     return best
 
@@ -219,7 +216,6 @@ def _greedy_or_explored(
     for arm in range(tally.pulls.size):
         estimate = mean(policy.model, tally, arm)
         if estimate > highest:
-            branch_hint()
             best, highest = arm, estimate
     return best
 

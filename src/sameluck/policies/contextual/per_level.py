@@ -7,14 +7,22 @@ from typing import NamedTuple
 import numpy as np
 
 from sameluck import text_forms
-from sameluck.arrays import Floats
 from sameluck.compilation.decorators import inlined
+from sameluck.compilation.windows import whole_numbers
 from sameluck.context import Context
 from sameluck.errors import Invalid, shown
 from sameluck.policies import base
 from sameluck.policies.base import Policy, Tally, select
 from sameluck.policies.external import External
-from sameluck.policies.observations import stored_tally_size
+from sameluck.policies.observations import (
+    StoredTally,
+    keep,
+    keep_last,
+    loaded,
+    stored_tally,
+    stored_tally_size,
+    with_reward,
+)
 from sameluck.randomness.streams import Key, within
 
 
@@ -70,49 +78,45 @@ class PerLevel(NamedTuple):
 
     def prepare(self, arms: int, horizon: int, context: Context | None) -> _PerLevel:
         rule = base.as_compiled(base.rule_of(self._rule, arms, horizon))
-        stride = stored_tally_size(arms) + 1 + base.memory_of(rule, arms)
-        return _PerLevel(rule, stride, 1 if context is None else context.number)
+        levels = 1 if context is None else context.number
+        return _PerLevel(rule, base.memory_of(rule, arms), levels)
 
 
 class _PerLevel(NamedTuple):
     inner: Policy
-    stride: int  # numbers kept for a level: its tally, its periods and the inner policy's memory
+    inner_memory: int
     levels: int
 
     def memory(self, arms: int) -> int:
-        return self.levels * self.stride
+        return self.levels * _stride(self, arms)
+
+
+@inlined
+def _stride(policy: _PerLevel, arms: int) -> int:
+    """Return how many numbers are kept for a level: its periods, its tally and the inner policy's memory."""
+    return 1 + stored_tally_size(arms) + policy.inner_memory
+
+
+@inlined
+def _stored(policy: _PerLevel, tally: Tally, level: int) -> StoredTally:
+    first = level * _stride(policy, tally.pulls.size) + 1
+    return stored_tally(tally.memory, first, tally.pulls.size, policy.inner_memory)
 
 
 @base.selects(_PerLevel)
 def _select_in_level(policy: _PerLevel, tally: Tally, period: int, noise: Key) -> int:
-    arms, stride = tally.pulls.size, policy.stride
     if period > 1:
-        _observe(tally, tally.memory[tally.last_level * stride : (tally.last_level + 1) * stride])
-    kept = tally.memory[tally.level * stride : (tally.level + 1) * stride]
-    local_period = int(kept[3 * arms + 2]) + 1
-    kept[3 * arms + 2] = local_period
+        before, arm = _stored(policy, tally, tally.last_level), tally.last_arm
+        # Unsigned indices need no check for negative ones.
+        index = np.uint64(arm)
+        keep(before, index, with_reward(loaded(before, index), tally.last_reward))
+        keep_last(before, arm, tally.last_reward)
+    stored = _stored(policy, tally, tally.level)
+    periods = whole_numbers(tally.memory, tally.level * _stride(policy, tally.pulls.size), 1)
+    periods[0] += 1
     own = Tally(
-        kept[:arms].view(np.int64),
-        kept[arms : 2 * arms],
-        kept[2 * arms : 3 * arms],
-        kept[3 * arms + 3 :],
-        int(kept[3 * arms]),
-        kept[3 * arms + 1],
-        tally.context,
-        tally.last_context,
-        0,
-        0,
-        0,
-    )
-    return select(policy.inner, own, local_period, within(noise, tally.level))
-
-
-@inlined
-def _observe(tally: Tally, kept: Floats) -> None:
-    """Add the last reward to the numbers that are kept for its level."""
-    arms, arm = tally.pulls.size, tally.last_arm
-    pulls = kept[:arms].view(np.int64)
-    pulls[arm] += 1
-    kept[arms + arm] += tally.last_reward
-    kept[2 * arms + arm] = kept[arms + arm] / pulls[arm]
-    kept[3 * arms], kept[3 * arms + 1] = arm, tally.last_reward
+        stored.pulls, stored.totals, stored.means, stored.memory,
+        stored.last_arm[0], stored.last_reward[0],
+        tally.context, tally.last_context, 0, 0, 0,
+    )  # fmt: skip
+    return select(policy.inner, own, periods[0], within(noise, tally.level))

@@ -13,6 +13,8 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+import numpy as np
+
 from sameluck.arrays import Floats
 from sameluck.compilation.decorators import inlined
 from sameluck.compilation.lanes import (
@@ -143,25 +145,36 @@ def predict(model: Regressions, tally: Tally, arm: int) -> tuple[float, float]:
     memory, x, theta = tally.memory, _context(model, arm), _theta(model, arm)
     row = theta + model.width
     means, variances = spread(0.0), spread(0.0)
-    for column in range(0, model.features, WIDTH):
-        product = spread(0.0)
-        # Two rows at a time, because each sum waits for the one before.
-        for index in range(x + column, x + model.rows, 2):
-            two_rows = memory[index] * load_lanes(memory, row) + memory[index + 1] * load_lanes(
-                memory, row + WIDTH
-            )
-            product = product + two_rows
-            row += 2 * WIDTH
-        if model.width == WIDTH:
-            store_lanes(memory, model.kept_gains + WIDTH * arm, product)
-        lanes = load_lanes(memory, x + column)
-        variances = variances + lanes * product
-        means = means + lanes * load_lanes(memory, theta + column)
+    if model.width == WIDTH:  # without a loop over panels
+        product = _product(memory, row, x, x + model.rows)
+        store_lanes(memory, model.kept_gains + WIDTH * arm, product)
+        variances = variances + load_lanes(memory, x) * product
+        means = means + load_lanes(memory, x) * load_lanes(memory, theta)
+    else:
+        for column in range(0, model.features, WIDTH):
+            product = _product(memory, row, x + column, x + model.rows)
+            row += WIDTH * (model.rows - column)
+            lanes = load_lanes(memory, x + column)
+            variances = variances + lanes * product
+            means = means + lanes * load_lanes(memory, theta + column)
     estimate = lane_sum(means)
     variance = max(lane_sum(variances), 0.0)  # rounding may make it negative
     memory[model.means + arm] = estimate
     memory[model.variances + arm] = variance
     return estimate, math.sqrt(variance)
+
+
+@inlined
+def _product(memory: Floats, row: int, start: int, end: int) -> Lanes:
+    """Return the sum of a panel's rows times the numbers between two offsets, an even number of them."""
+    product = spread(0.0)
+    # Two rows at a time, because each sum waits for the one before. Unsigned indices need no check for negative ones.
+    for index in range(start, end, 2):
+        first = memory[np.uint64(index)] * load_lanes(memory, row)
+        second = memory[np.uint64(index + 1)] * load_lanes(memory, row + WIDTH)
+        product = product + (first + second)
+        row += 2 * WIDTH
+    return product
 
 
 @inlined
@@ -186,14 +199,14 @@ def learn(model: Regressions, tally: Tally, step: float, weight: float) -> None:
             end = min(column + WIDTH, model.rows)
             product, doubled = spread(0.0), spread(0.0)
             for index in range(column, end):
-                product = product + memory[x + index] * load_lanes(memory, row)
+                product = product + memory[np.uint64(x + index)] * load_lanes(memory, row)
                 row += WIDTH
             if column > 0:
                 doubled = lane_sums(memory, model.partial_sums + WIDTH * column)
             for index in range(end, model.rows):
                 numbers = load_lanes(memory, row)
                 row += WIDTH
-                doubled = doubled + memory[x + index] * numbers
+                doubled = doubled + memory[np.uint64(x + index)] * numbers
                 # The row is also a column above the diagonal, whose sum goes across lanes.
                 sums = model.partial_sums + WIDTH * index
                 before = load_lanes(memory, sums) if column > 0 else spread(0.0)
@@ -213,8 +226,8 @@ def learn(model: Regressions, tally: Tally, step: float, weight: float) -> None:
 def _shrink_rows(memory: Floats, row: int, start: int, end: int, lanes: Lanes) -> int:
     """Subtract the lanes times the numbers between two offsets from a panel's rows; return where the rows end."""
     for index in range(start, end, 2):
-        store_lanes(memory, row, load_lanes(memory, row) - memory[index] * lanes)
+        store_lanes(memory, row, load_lanes(memory, row) - memory[np.uint64(index)] * lanes)
         row += WIDTH
-        store_lanes(memory, row, load_lanes(memory, row) - memory[index + 1] * lanes)
+        store_lanes(memory, row, load_lanes(memory, row) - memory[np.uint64(index + 1)] * lanes)
         row += WIDTH
     return row

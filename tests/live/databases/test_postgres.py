@@ -107,9 +107,12 @@ class TestSeveralProcesses:
         scenarios[0].start(FIVE, replications=6, options=options(open_replications=3))
         served = everywhere(scenarios)
         with ThreadPoolExecutor(6) as pool:
-            calls = [
-                pool.submit(serve_to_the_end, *pair) for pair in zip(scenarios, served, strict=True)
-            ] * 2
+            calls = {
+                pool.submit(serve_to_the_end, *pair)
+                for pair in zip(scenarios, served, strict=True)
+                for _ in range(2)
+            }
+            assert len(calls) == 6
             for call in calls:
                 call.result(timeout=120)
         for live in served:

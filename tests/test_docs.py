@@ -226,6 +226,15 @@ GLOSSARY = (ROOT / "docs" / "glossary.md").read_text()
 LISTED = dict(re.findall(r"^\| `(\w+)` \| (.+?) \|$", GLOSSARY, re.MULTILINE))
 
 
+def test_a_reward_switches_files_as_often_as_the_architecture_says():
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    (most,) = re.findall(r"switches files at most (\d+) times", page)
+    counting = script("count_file_switches")
+    switches = counting.count_switches(counting.calls_of_reward())
+    # Python 3.12 calls no function for a comprehension.
+    assert int(most) - 3 <= switches <= int(most)
+
+
 def test_the_glossary_lists_the_public_classes_and_no_others():
     """Policies and environments are on pages of their own."""
     registered = {*sl.POLICIES.values(), *sl.ENVIRONMENTS.values()}

@@ -18,6 +18,7 @@ from contract.scenario import ENVIRONMENT, FIVE, START, Scenario, assert_finishe
 from users import Users, assert_same, finish
 
 import sameluck as sl
+from nonempty import nonempty
 from sameluck.errors import Closed
 from sameluck.live.calls.timing import looking
 from sameluck.live.databases import postgres
@@ -135,7 +136,7 @@ class TestSeveralProcesses:
         for scenario, live in zip(scenarios, served, strict=True):
             for _ in range(10):
                 scenario.serve(live)
-        for live in served:
+        for live in nonempty(served):
             scenarios[0].finish(live)
             assert_finished(live)
             assert "late" in live.experiment.policies
@@ -184,7 +185,7 @@ class TestSeveralProcesses:
 
         with ThreadPoolExecutor(4) as pool:
             stores = list(pool.map(opened, range(4)))
-        for store in stores:
+        for store in nonempty(stores):
             assert store.names() == []
             store.close()
 

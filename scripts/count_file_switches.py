@@ -48,25 +48,33 @@ def record_calls(work: Callable[[], object]) -> list[Call]:
     return calls
 
 
-def main() -> None:
-    """Print the counts; with --show, each call with its file."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--show", action="store_true", help="print each call with its file")
-    show = parser.parse_args().show
+def calls_of_reward() -> list[Call]:
+    """Return the calls that one reward makes."""
     with sl.open("sqlite://") as store:
         live = store.start("switches", EXPERIMENT, options=OPTIONS)
         for unit in range(20):  # compile, and fill the caches
             live.reward(live.assign(unit).id, 1.0)
         assignment = live.assign("the unit whose reward is followed")
-        calls = record_calls(lambda: live.reward(assignment.id, 1.0))
-    switches = sum(before.file != after.file for before, after in pairwise(calls))
+        return record_calls(lambda: live.reward(assignment.id, 1.0))
+
+
+def count_switches(calls: list[Call]) -> int:
+    return sum(before.file != after.file for before, after in pairwise(calls))
+
+
+def main() -> None:
+    """Print the counts; with --show, each call with its file."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--show", action="store_true", help="print each call with its file")
+    show = parser.parse_args().show
+    calls = calls_of_reward()
     if show:
         for call in calls:
             print(f"{call.file:45} {call.function}")
     files = {call.file for call in calls}
     print(
         f"live.reward on SQLite: {len(calls)} calls of {len(set(calls))} functions in {len(files)} files, "
-        f"{switches} file switches"
+        f"{count_switches(calls)} file switches"
     )
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import sameluck as sl
+from nonempty import nonempty
 from sameluck.simulation.rewards import observed_rewards
 
 EXPERIMENT = sl.Experiment(
@@ -230,7 +231,7 @@ def test_a_broken_file_is_refused_or_read_rightly(runs, tmp_path):
     whole = (tmp_path / "whole").read_bytes()
     broken = tmp_path / "broken"
 
-    for place in range(len(whole)):
+    for place in nonempty(range(len(whole))):
         broken.write_bytes(whole[:place] + bytes([whole[place] ^ 0x55]) + whole[place + 1 :])
         try:
             found = sl.Runs.load(broken)
@@ -244,7 +245,7 @@ def test_a_truncated_file_is_refused(runs, tmp_path):
     runs.save(tmp_path / "whole")
     whole = (tmp_path / "whole").read_bytes()
 
-    for length in range(0, len(whole), 37):
+    for length in nonempty(range(0, len(whole), 37)):
         (tmp_path / "cut").write_bytes(whole[:length])
         assert "not a file that Runs.save wrote" in refused(tmp_path / "cut")
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 import cases
 import sameluck as sl
 from distributions import DISTRIBUTIONS
+from nonempty import nonempty
 from sameluck import text_forms
 from sameluck.design import DESIGNS
 from sameluck.environments.base import ENVIRONMENTS
@@ -41,7 +42,7 @@ def test_what_is_written_is_read_back(what, value):
 @pytest.mark.parametrize("what", REGISTRIES)
 def test_every_kind_has_an_example_that_parses(what):
     """Messages and listings show it, so it must work when pasted."""
-    for kind in cases.ours(REGISTRIES[what]):
+    for kind in nonempty(cases.ours(REGISTRIES[what])):
         assert type(text_forms.parse(text_forms.example(kind), REGISTRIES[what], what)) is kind
 
 
@@ -280,13 +281,13 @@ NOT_COVERED = {
 
 @pytest.mark.parametrize("problem", NOT_COVERED)
 def test_policies_of_problems_that_are_not_covered_point_to_the_page(problem):
-    for name in NOT_COVERED[problem]:
+    for name in nonempty(NOT_COVERED[problem]):
         with pytest.raises(sl.Invalid, match=rf"does not cover .*{problem}.*docs/limits\.md"):
             as_policy(name, 2)
 
 
 def test_no_policy_or_environment_is_taken_for_one_that_is_not_covered():
-    for name in (*POLICIES, *ENVIRONMENTS):
+    for name in nonempty((*POLICIES, *ENVIRONMENTS)):
         assert "limits.md" not in text_forms._remedy(name, {})
 
 

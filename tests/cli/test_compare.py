@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import sameluck as sl
+from nonempty import nonempty
 from sameluck import cli
 from sameluck.simulation.simulate import Simulation
 
@@ -154,11 +155,11 @@ def test_policies_and_environments_are_listed_with_text_forms_that_parse(capsys)
     for command in ("policies", "environments"):
         _, listed, _ = run(capsys, command)
         _, out, _ = run(capsys, command, "--json")
-        for row in json.loads(out):
+        for row in nonempty(json.loads(out)):
             assert row["example"] in listed
             assert row["about"] in listed
     _, out, _ = run(capsys, "policies", "--json")
-    for row in json.loads(out):
+    for row in nonempty(json.loads(out)):
         assert sl.Experiment(policies={"p": row["example"]}, arms=2, horizon=1, replications=1)
 
 

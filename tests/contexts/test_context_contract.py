@@ -4,6 +4,7 @@ import pytest
 
 import sameluck as sl
 from cases import CONTEXTUAL_ENVIRONMENT_CLASSES, CONTEXTUAL_POLICY_CLASSES
+from nonempty import nonempty
 from sameluck import text_forms
 from sameluck.environments.registry import as_environment
 from sameluck.policies.base import POLICIES, needs_binary, usable_contexts
@@ -50,7 +51,7 @@ def test_the_text_form_is_read_as_the_same_policy(policy):
 
 
 def test_a_wrong_parameter_is_refused_by_its_name(policy):
-    for name, value in policy._asdict().items():
+    for name, value in nonempty(policy._asdict().items()):
         wrong = "nonsense" if isinstance(value, (str, tuple)) else float("nan")
         with pytest.raises(sl.Invalid, match=name):
             experiment_of(policy._replace(**{name: wrong}), arms=2)
@@ -83,7 +84,7 @@ def test_no_chunk_changes_a_bit(policy):
 def test_a_user_without_the_context_is_refused_before_anything_runs(policy):
     others = [PLAIN, *DISCOVERED]
     refusing = [other for other in others if kind_of(other) not in usable_contexts(policy)]
-    for environment in refusing:
+    for environment in nonempty(refusing):
         context = environment.context
         value = "no context" if context is None else context.text
         with pytest.raises(sl.Invalid) as refusal:

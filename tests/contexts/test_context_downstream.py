@@ -7,6 +7,7 @@ import re
 import pytest
 
 import sameluck as sl
+from nonempty import nonempty
 from sameluck import cli
 from sameluck.inference.unseen import simulated_again
 from sameluck.live.options import LiveOptions, check_fit
@@ -118,7 +119,7 @@ def test_a_race_has_the_replications_of_simulate(experiment, environment):
     )
 
     runs = sl.simulate(experiment.replace(replications=40), environment)
-    for row in race.to_dicts():
+    for row in nonempty(race.to_dicts()):
         column = runs.policies.index(row["policy"])
         rewards = runs.rewards[: row["replications"], column, 0]
         assert row["reward"] == pytest.approx(rewards.mean())

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import sameluck as sl
+from nonempty import nonempty
 from sameluck.environments.base import draw, prepared_parameters
 from sameluck.policies.observations import empty_observations, no_context, observe, tally_of
 from sameluck.randomness.samplers import normal, uniform
@@ -98,10 +99,10 @@ def test_levels_are_what_a_literal_walk_gives(design):
     experiment = experiment_of(POLICIES, design)
     runs = sl.simulate(experiment, SEGMENTS)
 
-    for replication in range(experiment.replications):
+    for replication in nonempty(range(experiment.replications)):
         paths, users = walk_levels(experiment, replication)
         trace = sl.trace(experiment, SEGMENTS, replication, guard=True)
-        for column, (name, path) in enumerate(paths.items()):
+        for column, (name, path) in nonempty(enumerate(paths.items())):
             levels, arms, rewards = map(np.array, zip(*path, strict=True))
             assert trace[name].arms.tolist() == arms.tolist()
             assert trace[name].rewards.tolist() == rewards.tolist()
@@ -125,7 +126,7 @@ def test_features_are_what_a_literal_walk_gives(design):
     experiment = experiment_of(BLIND, design)
     runs = sl.simulate(experiment, SHOP)
 
-    for replication in range(experiment.replications):
+    for replication in nonempty(range(experiment.replications)):
         entries = set()
         trace = sl.trace(experiment, SHOP, replication, guard=True)
         for column, (name, policy) in enumerate(BLIND.items()):
@@ -135,7 +136,7 @@ def test_features_are_what_a_literal_walk_gives(design):
             stacks = stream(experiment.seed, REWARD, replication, owner)
             learner = Alone(policy, stream(experiment.seed, DECISION, replication, noise_owner))
             rewards, regret = [], 0.0
-            for period in range(1, experiment.horizon + 1):
+            for period in nonempty(range(1, experiment.horizon + 1)):
                 context = [normal(at(users, period, feature)) for feature in range(3)]
                 arm = learner.choose()
                 mean = 0.0

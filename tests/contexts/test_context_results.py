@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import sameluck as sl
+from nonempty import nonempty
 from sameluck.inference.simultaneous import max_t_intervals
 from sameluck.intervals import welch_interval
 from sameluck.reporting import plots
@@ -76,7 +77,7 @@ def test_intervals_by_level_of_a_pair_alone_hold_for_its_levels(runs):
     result = compared(runs, simultaneous="none")
 
     rewards = runs.level_rewards[:, :, -1]
-    for effect in result.last_effects:
+    for effect in nonempty(result.last_effects):
         index = runs.policies.index(effect.policy)
         expected = max_t_intervals(rewards[:, index] - rewards[:, 0], 0.95)
         rows = [row for row in result.by_level if row.policy == effect.policy]
@@ -90,7 +91,7 @@ def test_levels_of_independent_policies_are_two_samples():
     runs = sl.simulate(naive, SEGMENTS)
     result = compared(runs)
 
-    for level, row in enumerate(result.by_level):
+    for level, row in nonempty(enumerate(result.by_level)):
         tree, uniform = runs.level_rewards[:, :, 0, level].T
         assert row[6:8] == welch_interval(uniform, tree, 1 - 0.05 / 3)[:2]
         assert row.sd**2 == pytest.approx(uniform.var(ddof=1) + tree.var(ddof=1))
@@ -173,8 +174,8 @@ def test_regret_and_best_arm_of_each_policy_are_against_the_context(source, requ
     runs = request.getfixturevalue(source)
     summaries = {row[:2]: row for row in compared(runs).policies}
 
-    for (column, name), (index, checkpoint) in itertools.product(
-        enumerate(runs.policies), enumerate(runs.checkpoints)
+    for (column, name), (index, checkpoint) in nonempty(
+        itertools.product(enumerate(runs.policies), enumerate(runs.checkpoints))
     ):
         summary = summaries[name, checkpoint]
         assert summary.regret == runs.regret[:, column, index].mean()

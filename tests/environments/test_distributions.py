@@ -7,6 +7,7 @@ import cases
 import sameluck as sl
 from budget import SEED, assert_distribution, assert_probabilities
 from distributions import DISTRIBUTIONS, ZERO
+from nonempty import nonempty
 from sameluck.environments.base import draw
 from sameluck.simulation.compiled_runner import CompiledRunner
 from sameluck.simulation.plain_runner import PlainRunner
@@ -54,7 +55,7 @@ def test_it_has_its_law(environment):
     """KS or chi-square of 20,000 rewards of each arm, false alarm 1e-6 in all; the means are exact."""
     source = RewardSource(experiment_of(DRAWS), environment, "it", range(1))
     first = environment.instance(SEED, 0, 3) if environment.is_prior else environment
-    for arm, law in enumerate(DISTRIBUTIONS[environment]):
+    for arm, law in nonempty(enumerate(DISTRIBUTIONS[environment])):
         sample = np.array(source.draw(0, arm, 0, DRAWS))
         (assert_discrete if hasattr(law, "pmf") else assert_continuous)(sample, law)
         assert first.means[arm] == pytest.approx(law.mean(), rel=1e-10, abs=1e-9)
@@ -103,7 +104,7 @@ def test_the_loop_is_plain_python(environment):
     checkpoints, replications = np.arange(1, 61), range(3, 5)
     compiled = runner.run(replications, checkpoints)
 
-    for row, replication in enumerate(replications):
+    for row, replication in nonempty(enumerate(replications)):
         plain = PlainRunner(runner).run(replication, checkpoints)
         np.testing.assert_array_equal(plain.rewards[0], compiled.rewards[row])
         np.testing.assert_array_equal(plain.pulls[0], compiled.pulls[row])

@@ -14,6 +14,7 @@ import cases
 import sameluck as sl
 from budget import SEED, assert_distribution, assert_mean, assert_probabilities
 from distributions import DISTRIBUTIONS
+from nonempty import nonempty
 from sameluck import text_forms
 from sameluck.environments.base import ENVIRONMENTS
 from sameluck.environments.registry import as_environment
@@ -153,7 +154,7 @@ def test_all_policies_and_designs_meet_the_same_instance(prior):
     """The instance belongs to the replication: its best arm pays best for all policies, under every design."""
     arms, periods = 4, 2_000
     policies = {f"always {arm}": sl.Always(arm) for arm in range(arms)}
-    for design in cases.ALL_DESIGNS:
+    for design in nonempty(cases.ALL_DESIGNS):
         experiment = sl.Experiment(
             policies=policies, arms=arms, horizon=periods, replications=3, design=design, seed=SEED
         )
@@ -222,7 +223,7 @@ def test_every_parameter_is_checked(environment, value):
     experiment = sl.Experiment(
         policies={"it": "ucb1"}, arms=environment.arms or 3, horizon=5, replications=1
     )
-    for field in environment._fields:
+    for field in nonempty(environment._fields):
         with pytest.raises(sl.Invalid) as refused:
             sl.simulate(experiment, environment._replace(**{field: value}))
         assert f"{type(environment).__name__}.{field}" in str(refused.value)
@@ -233,7 +234,7 @@ def test_every_parameter_is_checked(environment, value):
 def test_every_constructor_refuses_what_is_not_valid(environment, value):
     """Discovery: when it is made, in one line without data."""
     environment_class = type(environment)
-    for field in environment_class._fields:
+    for field in nonempty(environment_class._fields):
         with pytest.raises(sl.Invalid, match=f"{environment_class.__name__}.{field}") as refused:
             environment_class(**{**environment._asdict(), field: value})
         assert len(str(refused.value)) < 300

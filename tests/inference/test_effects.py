@@ -8,6 +8,7 @@ import pytest
 from scipy import stats
 
 import sameluck as sl
+from nonempty import nonempty
 from sameluck import intervals
 from sameluck.inference import simultaneous
 from sameluck.inference.interval_methods import INTERVALS
@@ -321,14 +322,16 @@ def test_simultaneous_intervals_share_the_level_within_their_family(family, monk
         for index in [(10, 40).index(effect.checkpoint)]
     }
     for name, method in BONFERRONI.items():
-        for effect in sl.compare(runs, interval=name, simultaneous=family, **arguments).effects:
+        for effect in nonempty(
+            sl.compare(runs, interval=name, simultaneous=family, **arguments).effects
+        ):
             values = differences[effect[:3]]
             narrow = method(values, 1 - 0.1 / size)
             assert (effect.low, effect.high) == pytest.approx(narrow[:2], rel=1e-12)
             assert effect.p_adjusted == pytest.approx(min(1, size * narrow.p_value), rel=1e-12)
             assert effect.p_value == pytest.approx(narrow.p_value, rel=1e-12)
             assert effect.effect == (np.median if name == "median" else np.mean)(values)
-    for effect in sl.compare(runs, simultaneous=family, **arguments).effects:
+    for effect in nonempty(sl.compare(runs, simultaneous=family, **arguments).effects):
         part = {
             "checkpoints": slice(0, 2), "both": slice(0, 0), "none": slice(0, 3),
         }.get(family, slice(2, 3))  # fmt: skip
@@ -349,7 +352,9 @@ def test_simultaneous_intervals_share_the_level_within_their_family(family, monk
 def test_an_adjusted_p_value_is_never_below_that_of_the_pair_alone(interval, level):
     for scale in (0.01, 1.0, 100.0):
         runs = made_up_runs(MADE_UP + scale * np.array([0.0, 1.0, 2.0])[:, None])
-        for effect in sl.compare(runs, interval=interval, level=level, pairs="all").effects:
+        for effect in nonempty(
+            sl.compare(runs, interval=interval, level=level, pairs="all").effects
+        ):
             assert effect.p_value <= effect.p_adjusted <= 1
 
 
@@ -394,12 +399,14 @@ def test_against_the_best_the_family_is_that_of_all_pairs(monkeypatch):
         columns = [
             MADE_UP[:, "abc".index(x), index] - MADE_UP[:, "abc".index(y), index] for x, y in pairs
         ]
-        for one in found:
+        for one in nonempty(found):
             if one.checkpoint == (10, 40)[index]:
                 values = columns[pairs.index(one[:2])]
                 expected = max_t_literally(columns, values, 0.9)
                 assert (one.low, one.high, one.p_adjusted) == pytest.approx(expected, rel=1e-9)
-    for effect in sl.compare(made_up_runs(), pairs="best", level=0.9, interval="anytime").effects:
+    for effect in nonempty(
+        sl.compare(made_up_runs(), pairs="best", level=0.9, interval="anytime").effects
+    ):
         index = (10, 40).index(effect.checkpoint)
         first, second = (MADE_UP[:, "abc".index(name), index] for name in effect[:2])
         alone = anytime_interval(first - second, 1 - 0.1 / 3)

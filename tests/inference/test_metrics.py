@@ -10,6 +10,7 @@ from scipy import stats
 
 import sameluck as sl
 from budget import ALARM, SEED, assert_mean
+from nonempty import nonempty
 from sameluck import cli
 from sameluck.inference.metrics import METRICS, REWARD, as_metric, measured
 from sameluck.inference.tails import quantile_difference, quantile_interval, quantile_of
@@ -151,7 +152,7 @@ def test_both_regrets_have_the_same_mean(many_runs):
     """Wald's identity: rewards exceed the means of the arms played by nothing on average."""
     regret, realised = (measured(many_runs, METRICS[name]).rewards for name in BY_MEANS[:2])
 
-    for column, index in np.ndindex(2, 2):
+    for column, index in nonempty(np.ndindex(2, 2)):
         assert_mean((realised - regret)[:, column, index], 0.0, looks=4)
 
 

@@ -10,6 +10,7 @@ from scipy import stats
 import budget
 import cases
 import sameluck as sl
+from nonempty import nonempty
 from sameluck import intervals
 from sameluck.inference import simultaneous
 from sameluck.inference.interval_methods import INTERVALS
@@ -156,8 +157,8 @@ def test_standings_are_the_literal_comparison_with_the_best(policies, level, mon
 
     found = standings(made_up(table), Request(level=level, interval="t"))
 
-    for index, (standing, expected) in enumerate(
-        zip(found, standings_literally(table, level), strict=True)
+    for index, (standing, expected) in nonempty(
+        enumerate(zip(found, standings_literally(table, level), strict=True))
     ):
         assert (standing.low, standing.high) == pytest.approx(expected[:2], abs=1e-10)
         assert standing.may_be_best == expected[2]

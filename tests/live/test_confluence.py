@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 
 import literal
 import sameluck as sl
+from nonempty import nonempty
 from sameluck.live.databases.postgres_connection import DeadlineConnection
 from sameluck.runs import Runs
 
@@ -405,7 +406,7 @@ def test_a_failed_commit_leaves_nothing_in_memory(postgres_url):
         schedule = Schedule(setup, [postgres_url, postgres_url], faults)
         live, other = schedule.lives
         ids = [live.assign(unit).id for unit in range(8)]
-        for first, second in zip(ids[::2], ids[1::2], strict=True):
+        for first, second in nonempty(zip(ids[::2], ids[1::2], strict=True)):
             faults.armed = True
             with pytest.raises(Broken):
                 live.reward(first, schedule.users.reward(live, first))

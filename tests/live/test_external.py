@@ -12,6 +12,7 @@ from contract.scenario import ENVIRONMENT, TWO, Scenario, assert_same, options, 
 
 import literal
 import sameluck as sl
+from nonempty import nonempty
 from sameluck.live.databases.rows import HistoryRow
 from sameluck.policies.external import makers_for
 from sameluck.randomness.streams import ALL_POLICIES, DECISION, owner_of, stream, word
@@ -180,7 +181,7 @@ class TestPlay:
         live = scenario.start(ALL, makers=MAKERS, horizon=10)
         scenario.finish(live)
         runs = live.runs([3, 10])
-        for replication, (column, name) in itertools.product(range(3), enumerate(ALL)):
+        for replication, (column, name) in nonempty(itertools.product(range(3), enumerate(ALL))):
             played = by_hand(live.experiment, name, replication)
             for index, end in enumerate([3, 10]):
                 earned = 0.0

@@ -90,7 +90,7 @@ def race(postgres_url, racers):
     now = [START]
     with psycopg.connect(postgres_url, autocommit=True) as connection:
         name = postgres_url.rpartition("/")[2]
-        connection.execute(f"ALTER DATABASE {name} SET deadlock_timeout = '30s'")
+        connection.execute(f"ALTER DATABASE {name} SET deadlock_timeout = '300s'")
     with sl.open(postgres_url, clock=lambda: now[0]) as store:
         store.start(NAME, EXPERIMENT, options=LIVE)
         racers.serve(postgres_url, NAME)
@@ -167,7 +167,7 @@ def test_one_winner(race):
 def test_lists_in_any_order(race):
     """Eight threads report lists of the same assignments, each in an order of its own, beside single rewards.
 
-    Transactions that wait for each other would do so for 30 seconds, until the server ends one of them.
+    Transactions that wait for each other would do so for 300 seconds, until the server ends one of them.
     """
     began = time.monotonic()
     generator = random.Random(4)
@@ -187,7 +187,7 @@ def test_lists_in_any_order(race):
         assert sum(map(len, heard)) == 8 * AT_ONCE
         race.check(*heard)
     assert race.live.verify()
-    assert time.monotonic() - began < 30
+    assert time.monotonic() - began < 240
 
 
 def test_sweepers_race_rewards(race):

@@ -542,7 +542,7 @@ class TestRefuseProblems:
 
 @pytest.mark.slow
 def test_a_large_log_is_read_in_seconds(tmp_path):
-    """100,000 lines with dates take about 0.5 s of one core; 4 s would be a fault (a step that is quadratic)."""
+    """100,000 lines with dates take about 0.5 s of one core; with a step that is quadratic, more than a minute."""
     start = datetime(2024, 1, 1, tzinfo=UTC)
     lines = [
         f"u{place},arm {place % 7},{place % 10 / 10},{place // 1_000},"
@@ -557,7 +557,7 @@ def test_a_large_log_is_read_in_seconds(tmp_path):
         ({"shown": "a", "paid": i, "at": 0} for i in range(100_000)), **NAMES, time="at"
     )
 
-    assert clock.process_time() - began < 4
+    assert clock.process_time() - began < 40
     assert log.row.tolist() == list(range(2, 100_002))
     assert len(tied.problems) == 99_999
 

@@ -10,6 +10,7 @@ import pytest
 
 import sameluck as sl
 from budget import SEED, z_bound
+from nonempty import nonempty
 from sameluck.paper import asymptotics, theorems
 from sameluck.paper.algorithms import Users, transformed_counts
 from sameluck.paper.chapters import Estimate, Settings, covariance
@@ -53,7 +54,7 @@ def test_weighted_increments_are_those_of_the_stacks(example):
     sums = transformed_counts(short, example.environment, event, begins, ends)
     for row in range(2):
         users = Users(short, example.environment, row)
-        for arm in range(example.means.size):
+        for arm in nonempty(range(example.means.size)):
             expected, count = np.zeros(2), 0.0
             for position in range(20):
                 inside = low[arm] <= users.reward(arm, position) <= high[arm]
@@ -66,7 +67,7 @@ def test_weighted_increments_are_those_of_the_stacks(example):
 
 def test_the_probability_of_the_event_is_right():
     """20,000 rewards of each arm fall into B as often as stated."""
-    for example in EXAMPLES:
+    for example in nonempty(EXAMPLES):
         event = theorems.event(example)
         short = experiment(example, Settings(200, SEED), 100)
         ends = np.full((200, 1, example.means.size), 100)

@@ -6,6 +6,7 @@ import pytest
 from matplotlib.colors import to_rgba
 
 import sameluck as sl
+from nonempty import nonempty
 from sameluck.paper import illustration, published
 from sameluck.paper.algorithms import Users, algorithm_2
 from sameluck.reporting import plots
@@ -39,7 +40,7 @@ def test_the_arrows_are_the_published_ones():
 
 
 def test_every_reward_of_the_illustration_is_in_the_printed_stacks():
-    for visit in plots.visits(illustration.trajectories()):
+    for visit in nonempty(plots.visits(illustration.trajectories())):
         assert visit.reward == published.STACKS[visit.arm][visit.position]
 
 

@@ -6,6 +6,7 @@ import pytest
 import cases
 import sameluck as sl
 from budget import SEED, assert_mean, assert_same_distribution, assert_same_mean, standard_error
+from nonempty import nonempty
 
 pytestmark = pytest.mark.slow
 
@@ -74,7 +75,7 @@ def test_the_published_tables(table):
     standard errors low. Sees another argument of the logarithm or random ties (T = 10: 12 standard errors or more).
     """
     example, runs = table
-    for column, published in enumerate(PUBLISHED[example]):
+    for column, published in nonempty(enumerate(PUBLISHED[example])):
         spent = runs.interactions[:, column]
         ours = standard_error(spent)
         theirs = np.hypot(ours * np.sqrt(4_000 / 10_000), 0.005 / np.sqrt(3))
@@ -86,7 +87,7 @@ def test_the_tables_measured_by_another_program(table):
     """The same against 2,000,000 runs of another program. False alarm 1e-6 a cell; sees 0.04 at T = 10 and 2 at
     T = 10,000."""
     example, runs = table
-    for column, (mean, error) in enumerate(zip(*MEASURED[example], strict=True)):
+    for column, (mean, error) in nonempty(enumerate(zip(*MEASURED[example], strict=True))):
         spent = runs.interactions[:, column]
 
         assert abs(spent.mean() - mean) < 4.9 * np.hypot(standard_error(spent), error)
@@ -150,7 +151,7 @@ def test_every_design_has_the_same_mean_effect(example):
         effect(play(example, 10_000, 300, design, stream)) for stream, design in enumerate(designs)
     )
 
-    for other in others:
+    for other in nonempty(others):
         assert_same_mean(naive, other)
 
 
@@ -181,7 +182,7 @@ def test_every_policy_keeps_its_solo_law(solo, design):
     alone. Two-sample chi-square on 5,000 runs each; false alarm 1e-6 per policy; sees a shift of 0.15 sd."""
     shared = all_policies_together(design, 990 + SEED)
 
-    for index in range(len(solo.policies)):
+    for index in nonempty(range(len(solo.policies))):
         assert_same_distribution(solo.rewards[:, index, 0], shared.rewards[:, index, 0])
         for arm in range(3):
             assert_same_distribution(

@@ -11,6 +11,7 @@ import cases
 import literal
 import literal_rules
 import sameluck as sl
+from nonempty import nonempty
 from sameluck import cli, text_forms
 from sameluck.compilation.functions import is_builtin
 from sameluck.experiment import MAX_COUNT
@@ -90,9 +91,9 @@ def test_a_plain_loop_that_freezes_the_tally_gives_the_same_bits(policy, size):
     experiment = experiment_of(sl.Batched(policy, size), design=sl.Naive())
     runs = sl.simulate(experiment, environment, checkpoints=[10, HORIZON])
 
-    for replication in range(experiment.replications):
+    for replication in nonempty(range(experiment.replications)):
         path = played_with_a_frozen_tally(experiment, environment, replication, policy, size)
-        for column, periods in enumerate(runs.checkpoints):
+        for column, periods in nonempty(enumerate(runs.checkpoints)):
             arms, rewards = zip(*path[:periods], strict=True)
             pulls = np.bincount(arms, minlength=3)
             np.testing.assert_array_equal(runs.pulls[replication, 0, column], pulls)

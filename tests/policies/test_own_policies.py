@@ -3,8 +3,10 @@
 import re
 from typing import NamedTuple
 
+import numba
 import numpy as np
 import pytest
+from numba.core import errors
 
 import sameluck as sl
 
@@ -81,6 +83,18 @@ BAD = {
 }
 
 
+class Coloured(errors._DummyColorScheme):
+    """Numba's colours, which it uses where colorama is installed."""
+
+    def code(self, text):
+        return f"\x1b[31m\x1b[1m{text}\x1b[0m"
+
+    errmsg = filename = indicate = highlight = code
+
+    def reset(self, text):
+        return text
+
+
 def play(body) -> None:
     class Mine(NamedTuple):
         size: float = 1.0
@@ -94,11 +108,22 @@ def play(body) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("body", BAD, ids=lambda body: body.__name__)
-def test_a_body_that_cannot_be_run_is_refused_with_a_message(body):
+def test_a_body_that_cannot_be_run_is_refused_with_a_message(body, monkeypatch):
     with pytest.raises(sl.Invalid, match=BAD[body]) as refused:
         play(body)
     assert "\n" not in str(refused.value)
     assert len(str(refused.value)) < 500
+    monkeypatch.setattr(errors, "_termcolor_inst", Coloured())
+    with pytest.raises(sl.Invalid) as coloured:
+        play(body)
+    assert str(coloured.value) == str(refused.value)
+
+
+def test_a_colour_in_a_message_of_numba(monkeypatch):
+    """Numba writes the colours that the test above strips."""
+    monkeypatch.setattr(errors, "_termcolor_inst", Coloured())
+    with pytest.raises(errors.TypingError, match=re.escape("\x1b[31m\x1b[1m")):
+        numba.njit(a_helper)(None, None, 1, None)
 
 
 @pytest.mark.parametrize("policy_class", [sl.UCB1, sl.Uniform, sl.Always])

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 import sameluck as sl
+from nonempty import nonempty
 from sameluck.errors import SameluckError
 from sameluck.service.api_tokens import SCOPES
 from sameluck.service.app import create_app
@@ -168,7 +169,7 @@ def test_what_was_not_expected_is_logged_and_not_shown(shared, caplog, monkeypat
 
 def test_the_schemas_of_requests_forbid_other_fields():
     schemas = DOCUMENT["components"]["schemas"]
-    for operation in WITH_BODY:
+    for operation in nonempty(WITH_BODY):
         text = str(OPERATIONS[operation]["requestBody"])
         (name,) = re.findall(r"schemas/(\w+)", text)
         assert schemas[name]["additionalProperties"] is False

@@ -3,6 +3,7 @@
 import pytest
 
 import sameluck as sl
+from nonempty import nonempty
 from sameluck.simulation.rewards import reward_at
 
 
@@ -18,5 +19,7 @@ def test_it_equals_the_trace(design, environment):
     for name in policies:
         one = trace[name]
         owner = None if design == "replay" else name
-        for arm, position, reward in zip(one.arms, one.positions, one.rewards, strict=True):
+        for arm, position, reward in nonempty(
+            zip(one.arms, one.positions, one.rewards, strict=True)
+        ):
             assert reward_at(experiment, environment, 2, owner, arm, position) == reward

@@ -16,6 +16,7 @@ import literal
 import literal_rules
 import sameluck as sl
 from budget import SEED
+from nonempty import nonempty
 from sameluck.randomness.samplers import uniform
 from sameluck.randomness.streams import at
 from sameluck.simulation.compiled_runner import CompiledRunner
@@ -203,10 +204,10 @@ def test_a_trace_is_what_simulate_played(case):
     experiment, environment = case
     runs = sl.simulate(experiment, environment)
 
-    for replication in range(experiment.replications):
+    for replication in nonempty(range(experiment.replications)):
         traced = sl.trace(experiment, environment, replication)
         assert traced.interactions == runs.interactions[replication, -1]
-        for place, one in enumerate(traced.values()):
+        for place, one in nonempty(enumerate(traced.values())):
             pulls = np.bincount(one.arms, minlength=experiment.n_arms)
             np.testing.assert_array_equal(runs.pulls[replication, place, -1], pulls)
             assert runs.rewards[replication, place, -1] == literal_rules.total(one.rewards.tolist())
@@ -268,7 +269,7 @@ def test_time_coupled_costs_the_distinct_pairs_of_period_and_arm(case):
     checkpoints = range(1, experiment.horizon + 1)
     runs = sl.simulate(experiment, environment, checkpoints=checkpoints)
 
-    for replication in range(experiment.replications):
+    for replication in nonempty(range(experiment.replications)):
         traced = sl.trace(experiment, environment, replication)
         played = [one.arms.tolist() for one in traced.values()]
         together = [len(set(arms)) for arms in zip(*played, strict=True)]
@@ -348,7 +349,7 @@ def test_a_policy_alone_does_what_it_does_in_company(case):
     experiment, environment = case
     together = sl.simulate(experiment, environment)
 
-    for place, (name, policy) in enumerate(experiment.policies.items()):
+    for place, (name, policy) in nonempty(enumerate(experiment.policies.items())):
         alone = sl.simulate(experiment.replace(policies={name: policy}), environment)
         np.testing.assert_array_equal(alone.rewards[:, 0], together.rewards[:, place])
         np.testing.assert_array_equal(alone.pulls[:, 0], together.pulls[:, place])

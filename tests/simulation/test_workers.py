@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import sameluck as sl
+from nonempty import nonempty
 from sameluck.simulation.workers import runs_in_each
 
 
@@ -14,7 +15,7 @@ def test_runs_are_those_of_simulate(workers):
     )
     places = [(sl.Bernoulli((0.1 * k, 0.5)), range(k, 9)) for k in range(5)]
     each = runs_in_each(experiment, places, np.array([10, 30]), workers)
-    for found, (environment, some) in zip(each, places, strict=True):
+    for found, (environment, some) in nonempty(zip(each, places, strict=True)):
         runs = sl.simulate(experiment, environment, checkpoints=[10, 30], replications=some)
         assert np.array_equal(found.rewards, runs.rewards)
         assert np.array_equal(found.pulls, runs.pulls)

@@ -63,17 +63,26 @@ class Loop:
         self._compiled: set[object] = set()  # types of arguments with users' functions
 
     def __call__(self, *arguments: object) -> Any:
+        return self.prepared_for(*arguments)(*arguments)
+
+    def prepared_for(self, *subjects: object) -> Function:
+        """Return a function that calls the loop, if no other argument than these runs a user's function.
+
+        A caller of the same policy in each period asks once, since the search takes longer than a short loop.
+        """
         if self._machine_code is None:
             with _lock:
                 self._machine_code = self._machine_code or _dispatcher(self.function)
-        if not runs_user_code(arguments):
-            return self._machine_code(*arguments)
+        return self._interruptible if runs_user_code(subjects) else self._machine_code
+
+    def _interruptible(self, *arguments: object) -> object:
+        machine_code: Any = self._machine_code
         types = _types(arguments)
         if types not in self._compiled:
             # In this thread, where Ctrl-C ends it.
-            self._machine_code._compile_for_args(*arguments)  # type: ignore[attr-defined]
+            machine_code._compile_for_args(*arguments)
             self._compiled.add(types)
-        return interruptible(self._machine_code, *arguments)
+        return interruptible(machine_code, *arguments)
 
 
 def _types(argument: object) -> object:

@@ -16,6 +16,7 @@ _REASON = (
     r"|Invalid use|is not defined|cannot determine|not supported|not allowed|must be|No conversion|opcode).*$"
 )
 _LINE = r'File "([^"]*)", line (\d+)|(?: at | from )(\S[^\n]*) \((\d+)\)$'
+_COLOUR = r"\x1b\[[0-9;]*m"
 _MAX_LENGTH = 200  # of a reason
 
 
@@ -81,7 +82,7 @@ def _remedy_for_name(function: Function, name: str) -> str:
 
 
 def _numba_reason(error: Exception) -> str:
-    text = str(error)
+    text = _text(error)
     reasons = [
         line for line in re.findall(_REASON, text, re.MULTILINE) if "<function _" not in line
     ]
@@ -124,6 +125,11 @@ def _raising_lines(function: Function, error: Exception) -> list[int]:
 def _named_lines(function: Function, error: Exception) -> list[int]:
     """Return the lines of a function's file that Numba's message names."""
     file = os.path.abspath(function.__code__.co_filename)
-    named = re.findall(_LINE, str(error), re.MULTILINE)
+    named = re.findall(_LINE, _text(error), re.MULTILINE)
     pairs = [(path or other, line or number) for path, line, other, number in named]
     return [int(line) for path, line in pairs if os.path.abspath(path) == file]
+
+
+def _text(error: Exception) -> str:
+    # Numba colours its messages where colorama is installed.
+    return re.sub(_COLOUR, "", str(error))

@@ -180,8 +180,11 @@ def compiled_class(subject: type, functions: Sequence[Function]) -> type:
         return _compiled_classes[key]
 
 
-def runs_user_code(argument: object) -> bool:
-    """Return whether a loop with this argument, or with these arguments, runs a user's function."""
-    if not isinstance(argument, tuple):
-        return False
-    return getattr(argument, "is_user_code", False) or any(map(runs_user_code, argument))
+def runs_user_code(arguments: tuple[object, ...]) -> bool:
+    """Return whether a loop runs a user's function for one of these arguments, or for what they contain."""
+    tuples = [arguments]
+    for subject in tuples:  # which grows meanwhile
+        if getattr(subject, "is_user_code", False):
+            return True
+        tuples += [entry for entry in subject if isinstance(entry, tuple)]
+    return False

@@ -6,6 +6,7 @@ from scipy import stats
 
 import sameluck as sl
 from budget import assert_count, assert_distribution
+from nonempty import nonempty
 from sameluck.inference.twins.observed_rewards import ObservedStacks
 from sameluck.inference.twins.simulations import CopySimulator, run_long
 from sameluck.inference.twins.stability import check_stability, sample_statistics
@@ -50,8 +51,8 @@ def test_size(replications):
 def test_equal_rewards_show_nothing():
     """Of 0.1, whose sums are rounded."""
     depths = np.array([[[40, 7]], [[3, 90]]])
-    for statistic in sample_statistics(
-        ObservedStacks(depths, np.full(140, 0.1)).moments(), np.eye(2, dtype=int)
+    for statistic in nonempty(
+        sample_statistics(ObservedStacks(depths, np.full(140, 0.1)).moments(), np.eye(2, dtype=int))
     ):
         assert not statistic.any()
 

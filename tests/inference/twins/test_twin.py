@@ -10,6 +10,7 @@ import pytest
 from scipy import special, stats
 
 import sameluck as sl
+from nonempty import nonempty
 from sameluck.inference.twins.copies import EmpiricalCopy, copy_arms
 from sameluck.inference.twins.failures import Failure
 from sameluck.inference.twins.observed_rewards import ObservedStacks
@@ -313,7 +314,7 @@ def test_what_a_twin_holds(runs, twin):
 @pytest.mark.slow
 def test_rewards_are_the_long_runs_and_only_the_effect_has_no_bias(runs, twin):
     """The mean change from the copy to its draws is subtracted from the difference of the rewards."""
-    for index, effect in enumerate(twin.effects):
+    for index, effect in nonempty(enumerate(twin.effects)):
         rewards = dict(zip(twin.runs.policies, twin.runs.rewards[:, :, index].T, strict=True))
 
         assert effect.reward == pytest.approx(rewards[effect.policy].mean())
@@ -514,7 +515,7 @@ def test_the_share_of_rare_rewards_is_drawn_from_its_posterior():
     rare, common = np.array([0.0] * 30 + [5.0, 7.0, 9.0]), np.arange(8.0)
     draws = EmpiricalCopy((rare, common)).draws(20, np.random.Generator(np.random.PCG64(7)))
     generator = np.random.Generator(np.random.PCG64(7))
-    for draw in draws:
+    for draw in nonempty(draws):
         count = round(33 * generator.beta(3.5, 30.5))
         paid = sorted(generator.choice([5.0, 7.0, 9.0], count))
 

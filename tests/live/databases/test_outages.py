@@ -13,10 +13,11 @@ from server import admin, away, name_of
 
 import sameluck as sl
 from sameluck.live.calls import settings
+from sameluck.live.databases import sqlite
 from sameluck.live.databases.postgres_errors import connection_error
 
 SMALL = sl.Experiment(policies={"a": "ucb1", "b": "uniform"}, arms=2, horizon=50, replications=2)
-SOON = 3.0  # seconds: far below a wait without a deadline, far above one with 0.2
+SOON = 20.0  # seconds: far below a wait without a deadline, far above one with 0.2
 
 
 def timed(call):
@@ -235,7 +236,8 @@ class TestSqlite:
             assert (live.status().users, live.status().voided) == (1, 0)
 
     @pytest.mark.slow
-    def test_another_program_that_holds_the_file(self, url, tmp_path):
+    def test_another_program_that_holds_the_file(self, url, tmp_path, monkeypatch):
+        monkeypatch.setattr(sqlite, "BUSY_SECONDS", 60.0)
         with sl.open(url, timeout=0.2) as store:
             live = store.start("trial", SMALL)
             with contextlib.closing(sqlite3.connect(tmp_path / "shop.db")) as other:
@@ -248,7 +250,8 @@ class TestSqlite:
             assert live.assign("ann").enrolled
 
     @pytest.mark.default_timeout
-    def test_a_quarter_of_a_second_is_the_default(self, url, tmp_path):
+    def test_a_quarter_of_a_second_is_the_default(self, url, tmp_path, monkeypatch):
+        monkeypatch.setattr(sqlite, "BUSY_SECONDS", 60.0)
         with sl.open(url) as store:
             live = store.start("trial", SMALL)
             with contextlib.closing(sqlite3.connect(tmp_path / "shop.db")) as other:

@@ -18,6 +18,7 @@ from contract.scenario import ENVIRONMENT, FIVE, START, Scenario, assert_finishe
 from users import Users, assert_same, finish
 
 import sameluck as sl
+from nonempty import nonempty
 from sameluck.errors import Closed
 from sameluck.live.calls.timing import looking
 from sameluck.live.databases import postgres
@@ -107,9 +108,12 @@ class TestSeveralProcesses:
         scenarios[0].start(FIVE, replications=6, options=options(open_replications=3))
         served = everywhere(scenarios)
         with ThreadPoolExecutor(6) as pool:
-            calls = [
-                pool.submit(serve_to_the_end, *pair) for pair in zip(scenarios, served, strict=True)
-            ] * 2
+            calls = {
+                pool.submit(serve_to_the_end, *pair)
+                for pair in zip(scenarios, served, strict=True)
+                for _ in range(2)
+            }
+            assert len(calls) == 6
             for call in calls:
                 call.result(timeout=120)
         for live in served:
@@ -132,7 +136,7 @@ class TestSeveralProcesses:
         for scenario, live in zip(scenarios, served, strict=True):
             for _ in range(10):
                 scenario.serve(live)
-        for live in served:
+        for live in nonempty(served):
             scenarios[0].finish(live)
             assert_finished(live)
             assert "late" in live.experiment.policies
@@ -181,7 +185,7 @@ class TestSeveralProcesses:
 
         with ThreadPoolExecutor(4) as pool:
             stores = list(pool.map(opened, range(4)))
-        for store in stores:
+        for store in nonempty(stores):
             assert store.names() == []
             store.close()
 

@@ -5,6 +5,7 @@ import pytest
 
 import budget
 import sameluck as sl
+from nonempty import nonempty
 from sameluck.live.logs.importing import sorted_by_arm, sorted_by_reward
 from sameluck.logs.rows import Log
 
@@ -72,7 +73,7 @@ def test_logs_of_policies_are_in_order():
     """Rewards that rise because a policy learns are not sorted; a false alarm has a chance below 1e-6."""
     for seed in range(20):
         design = sl.Experiment(policies=POLICIES, arms=3, horizon=300, replications=1, seed=seed)
-        for trajectory in sl.trace(design, "bernoulli(0.1, 0.3, 0.9)", 0).values():
+        for trajectory in nonempty(sl.trace(design, "bernoulli(0.1, 0.3, 0.9)", 0).values()):
             log = log_of(trajectory.arms, trajectory.rewards)
             assert not sorted_by_reward(log)
             assert not sorted_by_arm(log)

@@ -51,8 +51,9 @@ class Transaction(Protocol):
     def try_lock(self, hashes: Sequence[str]) -> list[bool]:
         """Lock the hashes that are free, without a wait; return True for each that was."""
 
-    def hold_lock(self, lock: Lock) -> None:
-        """Hold a lock of this process until the transaction ends."""
+    @property
+    def hold_lock(self) -> Callable[[Lock], None] | None:
+        """Function that holds a lock of this process until the transaction ends; None if transactions take turns."""
 
     def on_rollback(self, function: Callable[[], object], /) -> None:
         """Call a function if the transaction is not committed."""

@@ -56,6 +56,8 @@ _reopening = Lock()
 class SqliteTransaction:
     """A connection that runs statements by name; SQLite has one writer, so that locks are not needed."""
 
+    hold_lock = None  # transactions take turns
+
     def __init__(self, connection: sqlite3.Connection) -> None:
         self.connection = connection
         self.rollback_functions: list[Callable[[], object]] = []
@@ -118,9 +120,6 @@ class SqliteTransaction:
 
     def try_lock(self, hashes: Sequence[str]) -> list[bool]:
         return [True] * len(hashes)
-
-    def hold_lock(self, lock: Lock) -> None:
-        pass
 
 
 class _Job:

@@ -191,6 +191,7 @@ class CompiledWalker:
             sums=np.zeros(2),
         )
         self.buffers = _empty_buffers(arms, prepared.batch, stack_sizes)
+        self._walk = _walk.prepared_for(prepared.policy)
         # Common size of all rings, 0 if they differ.
         self._ring = 0 if stack_sizes is not None else int(self.buffers.size[0])
 
@@ -245,7 +246,7 @@ class CompiledWalker:
         prepared = self.prepared
         horizon = prepared.experiment.horizon
         try:
-            failed = _walk(
+            failed = self._walk(
                 prepared.policy, self.noise, horizon, self.state, self.buffers, self.results
             )
         except Exception as error:

@@ -402,9 +402,10 @@ class OpenReplications:
         The row's lock alone does not suffice: the server releases it at the commit, before this thread knows whether
         the commit has succeeded. Another thread must not see the state until then.
         """
-        with self._guard:
-            lock = self._locks.setdefault(number, Lock())
-        transaction.hold_lock(lock)
+        if transaction.hold_lock is not None:
+            with self._guard:
+                lock = self._locks.setdefault(number, Lock())
+            transaction.hold_lock(lock)
         transaction.on_rollback(lambda: self.states.pop(number, None))
 
     def _catch_up(

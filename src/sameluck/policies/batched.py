@@ -15,9 +15,9 @@ from sameluck.policies import base
 from sameluck.policies.base import Policy, Tally, select
 from sameluck.policies.external import External
 from sameluck.policies.observations import (
-    ArmObservations,
-    keep,
-    keep_last,
+    keep_tally,
+    seen_in,
+    shown_tally,
     stored_tally,
     stored_tally_size,
 )
@@ -133,16 +133,7 @@ class _Batched(NamedTuple):
 
 @base.selects(_Batched)
 def _select_in_batch(policy: _Batched, tally: Tally, period: int, noise: Key) -> int:
-    arms = tally.pulls.size
-    stored = stored_tally(tally.memory, 0, arms, 0)
+    stored = stored_tally(tally.memory, 0, tally.pulls.size, 0)
     if (period - 1) % policy.size == 0:
-        for arm in range(arms):
-            played = ArmObservations(tally.pulls[arm], tally.totals[arm], tally.means[arm])
-            keep(stored, arm, played)
-        keep_last(stored, tally.last_arm, tally.last_reward)
-    shown = Tally(
-        stored.pulls, stored.totals, stored.means, stored.memory,
-        stored.last_arm[0], stored.last_reward[0],
-        tally.context, tally.last_context, tally.level, tally.last_level, tally.step,
-    )  # fmt: skip
-    return select(policy.inner, shown, period, noise)
+        keep_tally(stored, tally)
+    return select(policy.inner, shown_tally(stored, seen_in(tally)), period, noise)

@@ -63,12 +63,18 @@ def cell_of(arm: int, level: int = 0, arms: int = 0) -> int:
 
 
 @inlined
+def seen_in(tally: Tally) -> SeenContext:
+    context, last_context = tally.context, tally.last_context
+    return SeenContext(context, last_context, tally.level, tally.last_level, tally.step)
+
+
+@inlined
 def tally_of(
-    observations: Observations, last_arm: int, last_reward: float, seen: SeenContext
+    observed: Observations | StoredTally, last_arm: int, last_reward: float, seen: SeenContext
 ) -> Tally:
     """Return the tally that a select function takes."""
-    pulls, totals, means = observations.pulls, observations.totals, observations.means
-    memory, context, last_context = observations.memory, seen.context, seen.last_context
+    pulls, totals, means = observed.pulls, observed.totals, observed.means
+    memory, context, last_context = observed.memory, seen.context, seen.last_context
     return Tally(
         pulls, totals, means, memory, last_arm, last_reward,
         context, last_context, seen.level, seen.last_level, seen.step,
@@ -152,6 +158,20 @@ def stored_tally(memory: Floats, first: int, arms: int, rest: int) -> StoredTall
         window(memory, last + 1, 1),
         window(memory, last + 2, rest),
     )
+
+
+@inlined
+def shown_tally(stored: StoredTally, seen: SeenContext) -> Tally:
+    """Return a stored tally as a select function takes it."""
+    return tally_of(stored, stored.last_arm[0], stored.last_reward[0], seen)
+
+
+@inlined
+def keep_tally(stored: StoredTally, tally: Tally) -> None:
+    """Write a tally, but for its memory."""
+    for arm in range(tally.pulls.size):
+        keep(stored, arm, ArmObservations(tally.pulls[arm], tally.totals[arm], tally.means[arm]))
+    keep_last(stored, tally.last_arm, tally.last_reward)
 
 
 @inlined

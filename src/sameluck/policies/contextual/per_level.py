@@ -15,10 +15,12 @@ from sameluck.policies import base
 from sameluck.policies.base import Policy, Tally, select
 from sameluck.policies.external import External
 from sameluck.policies.observations import (
+    SeenContext,
     StoredTally,
     keep,
     keep_last,
     loaded,
+    shown_tally,
     stored_tally,
     stored_tally_size,
     with_reward,
@@ -114,9 +116,6 @@ def _select_in_level(policy: _PerLevel, tally: Tally, period: int, noise: Key) -
     stored = _stored(policy, tally, tally.level)
     periods = whole_numbers(tally.memory, tally.level * _stride(policy, tally.pulls.size), 1)
     periods[0] += 1
-    own = Tally(
-        stored.pulls, stored.totals, stored.means, stored.memory,
-        stored.last_arm[0], stored.last_reward[0],
-        tally.context, tally.last_context, 0, 0, 0,
-    )  # fmt: skip
+    seen = SeenContext(tally.context, tally.last_context, 0, 0, 0)  # one level of its own
+    own = shown_tally(stored, seen)
     return select(policy.inner, own, periods[0], within(noise, tally.level))

@@ -49,6 +49,20 @@ class SettledEntries(NamedTuple):
         return entries_digest(self.stack_owner, self.cell, self.position, self.value)
 
 
+class Dealt(NamedTuple):
+    """User who is dealt to a replication, before it is known whether a policy needs the user."""
+
+    number: int  # of the users dealt to the replication, from 0
+    context: tuple[float, ...] = ()
+
+
+class Offer(NamedTuple):
+    """What a replication has for a user who was dealt to it."""
+
+    entry: Entry | None  # the user's; None if no policy needs the user
+    wanted: tuple[Entry, ...] = ()  # entries to want now besides
+
+
 class Differences(NamedTuple):
     """Entries in which a ledger differs from the policies' requests."""
 
@@ -124,6 +138,13 @@ class StackState(ReplicationState, Protocol):
         """Return every replayed entry that was drawn for the audit."""
 
 
+class DealingState(ReplicationState, Protocol):
+    """State of one replication to which arriving users are dealt."""
+
+    def deal(self, user: Dealt) -> Offer:
+        """Take a user and say which entry the user's reward settles; the entry is outstanding from then on."""
+
+
 class Engine(Protocol):
     """Prepared policies of an experiment."""
 
@@ -131,7 +152,7 @@ class Engine(Protocol):
     arm_names: tuple[str, ...]
     policies: list[PreparedPolicy]
     admits_challengers: bool  # policies may be added after the start
-    deals: bool  # arriving users are dealt to replications; otherwise they get wanted entries
+    deals: bool  # its states are `DealingState`s; otherwise arriving users get wanted entries
 
     # Static: a process that cannot prepare the policies answers users and operators too.
     @staticmethod

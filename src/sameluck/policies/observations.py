@@ -94,7 +94,7 @@ def with_reward(played: ArmObservations, reward: float) -> ArmObservations:
 
 
 @inlined
-def store(observations: Observations, cell: int, arm: int, played: ArmObservations) -> None:
+def store(observations: Observations, cell: Integer, arm: int, played: ArmObservations) -> None:
     """Write an arm's observations back: each new pull has read a reward from the cell's stack."""
     observations.reads[cell] += played.pulls - observations.pulls[arm]
     keep(observations, arm, played)

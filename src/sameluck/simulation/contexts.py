@@ -64,24 +64,6 @@ def empty_contexts(context: Context | None, arms: int, hidden: int) -> ContextAr
     return LevelArrays(now, last, flat, last_flat, user, level_rewards, context.number)
 
 
-def _number_of_no_levels(contexts: FeatureArrays) -> int:  # noqa: ARG001 chosen by its type
-    return 0
-
-
-def _number_of_levels(contexts: LevelArrays) -> int:
-    return contexts.levels
-
-
-def _levels(contexts: ContextArrays) -> int:
-    """Return the number of levels or states; 0 with features."""
-    raise NotImplementedError
-
-
-levels_of = dispatched(
-    _levels, {FeatureArrays: _number_of_no_levels, LevelArrays: _number_of_levels}
-)
-
-
 def _nobody_arrives(
     contexts: None,  # noqa: ARG001 chosen by its type
     parameters: Parameters,  # noqa: ARG001
@@ -92,13 +74,24 @@ def _nobody_arrives(
     return True
 
 
-def _write(
-    contexts: ContextArrays, parameters: Parameters, row: int, period: int, users: Key | OnceKey
+def _write_features(
+    contexts: FeatureArrays, parameters: Parameters, row: int, period: int, users: Key | OnceKey
 ) -> bool:
     for index in range(contexts.flat.size):
         contexts.last_flat[index] = contexts.flat[index]
     write_context(parameters, row, period, users, contexts.user)
-    return is_valid_context(parameters, contexts.flat, levels_of(contexts))
+    return is_valid_context(parameters, contexts.flat, 0)
+
+
+def _write_level(
+    contexts: LevelArrays, parameters: Parameters, row: int, period: int, users: Key | OnceKey
+) -> bool:
+    # Without a loop, which would be compiled for many numbers: a level is one number, a state three.
+    contexts.last_flat[0] = contexts.flat[0]
+    if contexts.flat.size > 1:
+        contexts.last_flat[1], contexts.last_flat[2] = contexts.flat[1], contexts.flat[2]
+    write_context(parameters, row, period, users, contexts.user)
+    return is_valid_context(parameters, contexts.flat, contexts.levels)
 
 
 def _arrive(
@@ -113,7 +106,7 @@ def _arrive(
 
 
 arrive = dispatched(
-    _arrive, {FeatureArrays: _write, LevelArrays: _write}, otherwise=_nobody_arrives
+    _arrive, {FeatureArrays: _write_features, LevelArrays: _write_level}, otherwise=_nobody_arrives
 )
 
 

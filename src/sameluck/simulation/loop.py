@@ -30,6 +30,7 @@ from sameluck.randomness.streams import (
     DECISION,
     REWARD,
     Bits,
+    Integer,
     Key,
     OnceKey,
     stream,
@@ -117,7 +118,8 @@ def run_one(
             if arm < 0 or arm >= arms:
                 return period
             level = seen.level
-            cell = cell_of(arm, level, arms)
+            # Unsigned, because machine code checks signed indices for negative ones.
+            cell = np.uint64(cell_of(arm, level, arms))
             key = Key(arrays.first[cell], arrays.second[cell])
             # While the policy must repeat the arm, its numbers stay in registers and are stored once, at the end.
             played, again = loaded(observations, arm), True
@@ -165,7 +167,7 @@ def _add(level_rewards: Floats, level: int, reward: float) -> None:
 
 
 @inlined
-def _keep_cell(cells: NDArray[np.int32], row: int, period: int, cell: int) -> None:
+def _keep_cell(cells: NDArray[np.int32], row: int, period: int, cell: Integer) -> None:
     if cells.shape[1] > 0:
         cells[row, period - 1] = cell
 

@@ -99,7 +99,7 @@ def _times(made):
 
 def _addresses(made):
     settled = made.settled
-    columns = (settled.stack_owner, settled.arm, settled.position)
+    columns = (settled.stack_owner, settled.cell, settled.position)
     return zip(*(column.tolist() for column in columns), strict=True)
 
 

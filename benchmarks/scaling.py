@@ -21,7 +21,7 @@ import numpy as np
 from core import Goals, interleaved, machine
 from sameluck import Bernoulli, Experiment, Gaussian, simulate
 from sameluck.policies.fast import tournament
-from sameluck.simulation.compiled_runner import CompiledRunner
+from sameluck.simulation.runners.compiled_runner import CompiledRunner
 
 SEED = 7
 LOOP = "  its loop over all arms"

@@ -261,25 +261,33 @@ def _by_name(parameters_class: type, call: Call, text: str) -> dict[str, object]
         field for field in names if field not in fields and field not in _defaults(parameters_class)
     ]
     if missing:
-        sample = getattr(parameters_class, "sample", None)
-        hint = f"; for example {sample}" if isinstance(sample, str) else ""
+        sample = _sample_of(parameters_class)
+        hint = f"; for example {sample}" if sample else ""
         raise Invalid(f"{text!r} lacks {', '.join(missing)}{hint}")
     return fields
+
+
+_SAMPLES: dict[type, str] = {}
 
 
 def with_sample(text: str) -> Callable[[type[T]], type[T]]:
     """Give a class the text form that messages and listings show, where its fields have no defaults."""
 
-    def give(parameters_class: Any) -> Any:
-        parameters_class.sample = text
+    def give(parameters_class: type[T]) -> type[T]:
+        _SAMPLES[parameters_class] = text
         return parameters_class
 
     return give
 
 
+def _sample_of(parameters_class: type) -> str | None:
+    sample = _SAMPLES.get(parameters_class, getattr(parameters_class, "sample", None))
+    return sample if isinstance(sample, str) else None
+
+
 def example(parameters_class: type) -> str:
     """Return a short text form for messages and listings: the class's `sample`, or its defaults or fields."""
-    if isinstance(sample := getattr(parameters_class, "sample", None), str):
+    if sample := _sample_of(parameters_class):
         return sample
     defaults = _defaults(parameters_class)
     missing = [name for name in getattr(parameters_class, "_fields", ()) if name not in defaults]

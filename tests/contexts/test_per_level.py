@@ -6,9 +6,9 @@ import pytest
 import cases
 import sameluck as sl
 from sameluck.policies.base import is_randomised
-from sameluck.simulation.compiled_runner import CompiledRunner
 from sameluck.simulation.plain_runner import PlainRunner
 from sameluck.simulation.preconditions import fitted
+from sameluck.simulation.runners.compiled_runner import CompiledRunner
 from sameluck.trajectories import empty_trajectory
 
 ARMS, HORIZON = (0.7, 0.4, 0.2), 40

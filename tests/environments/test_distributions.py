@@ -9,9 +9,9 @@ from budget import SEED, assert_distribution, assert_probabilities
 from distributions import DISTRIBUTIONS, ZERO
 from nonempty import nonempty
 from sameluck.environments.base import draw
-from sameluck.simulation.compiled_runner import CompiledRunner
 from sameluck.simulation.plain_runner import PlainRunner
 from sameluck.simulation.rewards import RewardSource, bits_at
+from sameluck.simulation.runners.compiled_runner import CompiledRunner
 
 EVERY = pytest.mark.parametrize("environment", DISTRIBUTIONS, ids=cases.name)
 DRAWS = 20_000

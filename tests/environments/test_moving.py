@@ -14,9 +14,9 @@ from distributions import Mixed, lognormal
 from nonempty import nonempty
 from sameluck.environments.base import draw, law_at, prepared_parameters
 from sameluck.environments.registry import as_environment
-from sameluck.simulation.compiled_runner import CompiledRunner
 from sameluck.simulation.plain_runner import PlainRunner
 from sameluck.simulation.rewards import RewardSource, bits_at
+from sameluck.simulation.runners.compiled_runner import CompiledRunner
 
 ARMS = sl.Bernoulli((0.9, 0.2)), sl.Bernoulli((0.1, 0.2))
 SWITCHING, DRIFTING = sl.Switching(ARMS, every=10), sl.Drifting(ARMS, over=20)

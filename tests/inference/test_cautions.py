@@ -184,7 +184,7 @@ def test_under_time_coupling_equal_counts_in_another_order_are_a_divergence():
     policies = {"order": sl.UCB1(), "random": sl.Uniform()}
     runs = played(policies, GAUSSIAN._replace(means=(1.0, -1.0)), horizon=2, design="time_coupled")
     keep = (runs.pulls[:, 1, 0] == 1).all(axis=1)
-    names = ("rewards", "pulls", "interactions")
+    names = ("rewards", "pulls", "totals", "interactions")
     kept = dataclasses.replace(runs, **{name: getattr(runs, name)[keep] for name in names})
 
     assert (kept.rewards[:, 0] != kept.rewards[:, 1]).any()

@@ -14,8 +14,8 @@ from sameluck.live.engine.walker import CompiledWalker, PreparedPolicy, empty_re
 from sameluck.policies import base
 from sameluck.policies.fast import tournament
 from sameluck.policies.fast.tournament import MANY_ARMS
-from sameluck.simulation.compiled_runner import CompiledRunner
 from sameluck.simulation.plain_runner import PlainRunner
+from sameluck.simulation.runners.compiled_runner import CompiledRunner
 
 POLICIES = [
     sl.UCB1(),

@@ -209,7 +209,7 @@ def machine_code_is_not_run(monkeypatch):
     def run(*_):
         raise AssertionError("machine code was run")
 
-    monkeypatch.setattr("sameluck.simulation.compiled_runner.run_all", run)
+    monkeypatch.setattr("sameluck.simulation.runners.compiled_runner.run_all", run)
 
 
 @pytest.mark.slow

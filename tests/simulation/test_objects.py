@@ -20,8 +20,8 @@ from nonempty import nonempty
 from sameluck.policies.external import object_seed
 from sameluck.randomness.streams import DECISION, owner_of, stream, word
 from sameluck.simulation import object_runner, workers
-from sameluck.simulation.object_runner import ObjectRunner
 from sameluck.simulation.rewards import reward_at
+from sameluck.simulation.runners.object_runner import ObjectRunner
 
 ARMS = 3
 BERNOULLI = sl.Bernoulli((0.6, 0.5, 0.4))

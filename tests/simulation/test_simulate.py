@@ -19,8 +19,8 @@ from budget import SEED
 from nonempty import nonempty
 from sameluck.randomness.samplers import uniform
 from sameluck.randomness.streams import at
-from sameluck.simulation.compiled_runner import CompiledRunner
 from sameluck.simulation.plain_runner import PlainRunner
+from sameluck.simulation.runners.compiled_runner import CompiledRunner
 from sameluck.trajectories import empty_trajectory
 
 BERNOULLI = sl.Bernoulli((0.25, 0.5, 0.75))

@@ -13,7 +13,7 @@ does the reward given the user's context.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
 
@@ -170,14 +170,16 @@ class Drifting(_DriftingFields, Moving):
         self, seed: int, replications: range, arms: int
     ) -> text_forms.Parameters:
         over = float(self.over)
-        phases: Any = self.moves_between
-        if all(isinstance(phase, Gaussian) for phase in phases):
-            means = np.array([phase.means for phase in phases], float)
-            sds = np.array([per_arm(phase.sd, arms) for phase in phases])
+        phases = self.moves_between
+        gaussian = [phase for phase in phases if isinstance(phase, Gaussian)]
+        linear = [phase for phase in phases if isinstance(phase, Linear)]
+        if len(gaussian) == len(phases):
+            means = np.array([phase.means for phase in gaussian], float)
+            sds = np.array([per_arm(phase.sd, arms) for phase in gaussian])
             return CompiledDriftingGaussian(means, sds, over, 1)
-        if all(isinstance(phase, Linear) for phase in phases):
-            weights = compiled_weights(np.array([phase.weights for phase in phases]))
-            sds = np.array([per_arm(phase.sd, arms) for phase in phases])
+        if len(linear) == len(phases):
+            weights = compiled_weights(np.array([phase.weights for phase in linear]))
+            sds = np.array([per_arm(phase.sd, arms) for phase in linear])
             return CompiledDriftingLinear(weights, sds, over, 1)
         selection = _selection(phases, seed, replications, arms)
         return CompiledDrifting(selection, len(phases) - 1, over, 1)

@@ -14,7 +14,6 @@ from __future__ import annotations
 import math
 import time
 from itertools import product
-from typing import Any
 
 import numpy as np
 
@@ -28,6 +27,7 @@ from sameluck.environments.base import (
     prepared_parameters,
 )
 from sameluck.environments.contextual.base import expected, write_context
+from sameluck.environments.moving import Moving
 from sameluck.errors import Invalid, shown
 from sameluck.randomness.streams import AUDIT, Bits, stream, subkey, word
 from sameluck.text_forms import Parameters
@@ -66,9 +66,8 @@ def check_means(
     periods = sorted({1, (1 + horizon) // 2, horizon}) if environment.is_moving else [1]
     for period in periods:
         current = law_at(parameters, period)
-        if environment.is_moving:
-            moving: Any = environment
-            means: Floats = moving.means_at(period)[None]
+        if isinstance(environment, Moving):
+            means = environment.means_at(period)[None]
         else:
             means = environment.instance_means(seed, rows, arms)
         deviations = _drawn_deviations(current, means, seed, draws, seconds / len(periods))

@@ -37,10 +37,10 @@ from sameluck.policies.base import (
     select_function_of,
 )
 from sameluck.policies.batched import Batched
-from sameluck.simulation.compiled_runner import CompiledRunner
-from sameluck.simulation.loop import Results
 from sameluck.simulation.plain_runner import Deadline, PlainRunner, Stop
 from sameluck.simulation.refusals import environment_label
+from sameluck.simulation.runners.compiled_runner import CompiledRunner
+from sameluck.simulation.runners.loop import Results
 from sameluck.trajectories import empty_trajectory
 
 SECONDS, SECONDS_AGAIN = 0.24, 0.03

@@ -58,10 +58,10 @@ from sameluck.randomness.streams import (
     subkey,
     word,
 )
-from sameluck.simulation.compiled_runner import CompiledRunner
-from sameluck.simulation.contexts import draw_for_user, forget
-from sameluck.simulation.loop import Replication, Results, run_one
 from sameluck.simulation.refusals import OutOfTime
+from sameluck.simulation.runners.compiled_runner import CompiledRunner
+from sameluck.simulation.runners.contexts import draw_for_user, forget
+from sameluck.simulation.runners.loop import Replication, Results, run_one
 from sameluck.text_forms import Parameters, is_parameters
 from sameluck.trajectories import Trajectory, empty_trajectory
 

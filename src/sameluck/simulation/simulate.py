@@ -21,8 +21,8 @@ from sameluck.policies.simple import Uniform
 from sameluck.runs import Runs
 from sameluck.simulation.function_checks import probe_functions
 from sameluck.simulation.kept_runs import KeptRuns
-from sameluck.simulation.object_runner import ObjectRunner, check_object
 from sameluck.simulation.preconditions import check_memory, checked_replications, fitted
+from sameluck.simulation.runners.object_runner import ObjectRunner, check_object
 from sameluck.simulation.tasks import Work, split
 from sameluck.simulation.workers import MapLike, assemble, map_tasks, run_tasks
 from sameluck.validation import require_callable, require_flag, require_whole

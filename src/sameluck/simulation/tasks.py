@@ -20,10 +20,10 @@ from sameluck.experiment import Experiment
 from sameluck.policies.base import is_randomised
 from sameluck.policies.external import Maker
 from sameluck.runs import POLICY_ARRAYS, Runs
-from sameluck.simulation.compiled_runner import CompiledRunner
-from sameluck.simulation.loop import Results
-from sameluck.simulation.object_runner import ObjectRunner
-from sameluck.simulation.setting import Setting
+from sameluck.simulation.runners.compiled_runner import CompiledRunner
+from sameluck.simulation.runners.loop import Results
+from sameluck.simulation.runners.object_runner import ObjectRunner
+from sameluck.simulation.runners.setting import Setting
 
 _ROWS = 1 << 16  # replications whose interactions are counted at once
 _PERIODS_AT_ONCE = 1 << 22  # of which the cells are kept

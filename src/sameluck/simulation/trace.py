@@ -7,11 +7,11 @@ import numpy as np
 from sameluck.environments.base import EnvironmentLike
 from sameluck.experiment import MAX_COUNT, Experiment
 from sameluck.policies.external import Makers, makers_of
-from sameluck.simulation.compiled_runner import CompiledRunner
 from sameluck.simulation.function_checks import COMPILED, check_equal, probe_functions
-from sameluck.simulation.object_runner import ObjectRunner, check_object, check_repeated
 from sameluck.simulation.plain_runner import PlainRunner
 from sameluck.simulation.preconditions import check_memory, fitted
+from sameluck.simulation.runners.compiled_runner import CompiledRunner
+from sameluck.simulation.runners.object_runner import ObjectRunner, check_object, check_repeated
 from sameluck.simulation.simulate import with_select_functions
 from sameluck.trajectories import Trace, Trajectory, empty_trajectory, replayed_by
 from sameluck.validation import require_flag, require_whole

@@ -247,7 +247,8 @@ class ByLevel(_ByLevelFields, ContextualEnvironment):
         return CompiledByLevel(parameters, limits, guide, shift, cell_means, cell_gaps, arms)
 
 
-def _fits(environment: Any) -> bool:
+def _fits(value: object) -> bool:
+    environment = cast(Environment, value)
     if is_stationary(environment):
         return environment.context is None
     is_environment = type(environment) in ENVIRONMENTS.values()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, cast
 
 import numpy as np
 
@@ -58,8 +58,8 @@ class _Weighted(ContextualEnvironment):
 
     @property
     def context(self) -> Features:
-        first: Any = self.weights if self.shares_weights else self.weights[0]
-        return Features(len(first), per_arm=self.shares_weights)
+        first = self.weights if self.shares_weights else self.weights[0]
+        return Features(len(cast(Sequence[float], first)), per_arm=self.shares_weights)
 
     def __init__(self, *_values: object, **_named: object) -> None:
         name = type(self).__name__

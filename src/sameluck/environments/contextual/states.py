@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -47,6 +47,8 @@ from sameluck.validation import is_listed, require_number, require_whole
 
 _MAX_GAPS = 1 << 22  # entries (step, state, action) of the table of gaps
 _TIE = 1e-12  # relative difference of values that rounding alone explains
+S = TypeVar("S", bound=np.generic)
+
 _FEW = 8  # outcomes of a cell that are compared one by one
 _VALUES = 1 << 53  # of `uniform`
 _1, _11 = np.uint64(1), np.uint64(11)
@@ -109,7 +111,7 @@ class TabularMDP(_TabularMDPFields, MarkovDecisionProcess):
         actions: Sequence[str] | None = None,
     ) -> TabularMDP:
         """Return the process with end flags as numbers, because equal processes have equal text forms."""
-        numbers: Any = _as_numbers(outcomes)
+        numbers = cast(Sequence[Sequence[Sequence[Sequence[float]]]], _as_numbers(outcomes))
         return super().__new__(cls, numbers, start, episode, states, actions)
 
     @property
@@ -368,8 +370,7 @@ def _check_distribution(name: str, listed: object, states: int) -> None:
             raise Invalid(
                 f"{label} must be (probability, next state, reward, end), got {shown(outcome)}"
             )
-        numbers: Sequence[Any] = outcome
-        probability, following, reward, end = numbers
+        probability, following, reward, end = cast(Sequence[float], outcome)
         require_number(f"{label}: its probability", probability, at_least=0, at_most=1)
         require_number(f"{label}: its next state", following, at_least=0, at_most=states - 1)
         require_number(f"{label}: its reward", reward, at_least=-MAX_REWARD, at_most=MAX_REWARD)
@@ -465,7 +466,8 @@ def _compiled(class_name: str, process: MarkovDecisionProcess) -> CompiledMDP:
     if width <= _FEW:
         offsets, is_filled = np.arange(counts.size + 1) * width, np.arange(width) < counts[:, None]
         limits = _spread_out(limits, is_filled, _VALUES)
-        nexts, rewards, ends = (_spread_out(part, is_filled, 0) for part in (nexts, rewards, ends))
+        nexts, rewards = _spread_out(nexts, is_filled, 0), _spread_out(rewards, is_filled, 0)
+        ends = _spread_out(ends, is_filled, 0)
     start = np.ones(len(table.outcomes)) if table.start is None else np.cumsum(table.start)
     return CompiledMDP(
         offsets,
@@ -481,7 +483,7 @@ def _compiled(class_name: str, process: MarkovDecisionProcess) -> CompiledMDP:
     )
 
 
-def _spread_out(values: NDArray[Any], is_filled: Bools, rest: int) -> NDArray[Any]:
+def _spread_out(values: NDArray[S], is_filled: Bools, rest: int) -> NDArray[S]:
     spread = np.full(is_filled.shape, rest, values.dtype)
     spread[is_filled] = values
     return spread.ravel()

@@ -265,7 +265,9 @@ class OpenReplications:
         writes.add(
             "settle",
             **key,
-            **entry.columns(),
+            stack_owner=entry.stack_owner,
+            arm=entry.cell,
+            position=entry.position,
             assignment=locked.id,
             value=value,
             source=source,

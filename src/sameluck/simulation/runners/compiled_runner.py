@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from sameluck.arrays import Ints
+from sameluck.arrays import Ints, padded
 from sameluck.compilation.functions import is_builtin
 from sameluck.environments.base import Environment
 from sameluck.errors import Invalid
@@ -16,10 +16,9 @@ from sameluck.policies.base import (
     select_function_of,
 )
 from sameluck.policies.observations import Observations
-from sameluck.simulation.loop import Results, WorkingArrays, run_all
-from sameluck.simulation.padding import padded
 from sameluck.simulation.refusals import Refusals, check_rewards
-from sameluck.simulation.setting import Setting
+from sameluck.simulation.runners.loop import Results, WorkingArrays, run_all
+from sameluck.simulation.runners.setting import Setting
 from sameluck.trajectories import Trajectory, empty_trajectory
 
 

@@ -19,11 +19,11 @@ from sameluck.environments.base import Environment
 from sameluck.errors import Diverged, Invalid
 from sameluck.experiment import Experiment
 from sameluck.policies.external import External, Maker, ObjectPair, ObjectPolicy, object_seed
-from sameluck.simulation.loop import Results
 from sameluck.simulation.refusals import check_rewards
 from sameluck.simulation.rewards import RewardSource
-from sameluck.simulation.setting import Setting
-from sameluck.simulation.users import ContextUsers, Users
+from sameluck.simulation.runners.loop import Results
+from sameluck.simulation.runners.setting import Setting
+from sameluck.simulation.runners.users import ContextUsers, Users
 from sameluck.trajectories import Trajectory, empty_trajectory
 
 Observe: TypeAlias = Callable[[int, float, object], object]  # of an arm, its reward and the context

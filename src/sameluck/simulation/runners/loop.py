@@ -37,7 +37,7 @@ from sameluck.randomness.streams import (
     subkey,
     word,
 )
-from sameluck.simulation.contexts import (
+from sameluck.simulation.runners.contexts import (
     ContextArrays,
     arrive,
     draw_for_user,

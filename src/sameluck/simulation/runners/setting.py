@@ -8,8 +8,8 @@ from sameluck.arrays import Ints
 from sameluck.context import Levels
 from sameluck.environments.base import Environment, prepared_parameters
 from sameluck.experiment import Experiment
-from sameluck.simulation.contexts import ContextArrays, empty_contexts
-from sameluck.simulation.loop import Results, StreamOwners
+from sameluck.simulation.runners.contexts import ContextArrays, empty_contexts
+from sameluck.simulation.runners.loop import Results, StreamOwners
 from sameluck.text_forms import Parameters
 
 

@@ -16,10 +16,10 @@ from sameluck.environments.base import draw, law_at
 from sameluck.environments.contextual.base import gap_in_context
 from sameluck.experiment import capabilities_of
 from sameluck.randomness.streams import CONTEXT, REWARD, Bits, stream, subkey, word
-from sameluck.simulation.contexts import ContextArrays, FeatureArrays, arrive
 from sameluck.simulation.refusals import blame_environment, invalid_context
 from sameluck.simulation.rewards import RewardSource
-from sameluck.simulation.setting import Setting
+from sameluck.simulation.runners.contexts import ContextArrays, FeatureArrays, arrive
+from sameluck.simulation.runners.setting import Setting
 from sameluck.text_forms import Parameters
 
 _MIN_BLOCK, _MAX_BLOCK = 32, 1024  # rewards

@@ -11,14 +11,13 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from sameluck.arrays import Floats
+from sameluck.arrays import Floats, padded
 from sameluck.compilation.decorators import dispatched, inlined
 from sameluck.context import Context, Levels
 from sameluck.environments.base import draw
 from sameluck.environments.contextual.base import is_valid_context, write_context
 from sameluck.policies.observations import SeenContext, no_context
 from sameluck.randomness.streams import Bits, Key, OnceKey
-from sameluck.simulation.padding import padded
 from sameluck.text_forms import Parameters
 
 
@@ -65,11 +64,11 @@ def empty_contexts(context: Context | None, arms: int, hidden: int) -> ContextAr
 
 
 def _nobody_arrives(
-    contexts: None,  # noqa: ARG001 chosen by its type
-    parameters: Parameters,  # noqa: ARG001
-    row: int,  # noqa: ARG001
-    period: int,  # noqa: ARG001
-    users: Key | OnceKey,  # noqa: ARG001
+    contexts: None,
+    parameters: Parameters,
+    row: int,
+    period: int,
+    users: Key | OnceKey,
 ) -> bool:
     return True
 
@@ -110,11 +109,11 @@ arrive = dispatched(
 )
 
 
-def _see_nothing(contexts: None, last_level: int) -> SeenContext:  # noqa: ARG001
+def _see_nothing(contexts: None, last_level: int) -> SeenContext:
     return no_context()
 
 
-def _see_features(contexts: FeatureArrays, last_level: int) -> SeenContext:  # noqa: ARG001
+def _see_features(contexts: FeatureArrays, last_level: int) -> SeenContext:
     return SeenContext(contexts.now, contexts.last, 0, 0, 0)
 
 
@@ -134,7 +133,7 @@ seen_by_policy = dispatched(
 
 
 def _draw_for_anybody(
-    contexts: None,  # noqa: ARG001
+    contexts: None,
     parameters: Parameters,
     row: int,
     arm: int,

@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 
 import sameluck as sl
-from sameluck import errors, inference, live
-from sameluck.adapters import dask
+from sameluck import adapters, errors, inference, live
 from sameluck.reporting import plots
 
 
@@ -43,78 +42,16 @@ def test_the_version_is_that_of_the_installed_package():
     assert sl.__version__ == version("sameluck")
 
 
-def test_names_that_moved_are_still_found():
+def test_modules_are_found_by_their_short_names():
     assert sl.plots is plots
-    assert sl.distribute is dask
+    assert sl.adapters is adapters
     with pytest.raises(AttributeError, match="module 'sameluck' has no attribute 'nothing'"):
         _ = sl.nothing
-
-
-@pytest.mark.parametrize(("former", "now"), sorted(sl._RENAMED.items()))
-def test_a_renamed_name_gives_the_new_name(former, now):
-    with pytest.raises(AttributeError, match=f"no attribute '{former}'; it is now sl.{now}$"):
-        getattr(sl, former)
-    assert now in sl.__all__
-    assert not hasattr(sl, former)
 
 
 EXPERIMENT = sl.Experiment(
     policies={"a": "ucb1", "b": "uniform"}, arms=2, horizon=3, replications=2
 )
-
-
-@pytest.mark.parametrize(
-    ("former", "now", "call"),
-    [
-        ("live", "options", lambda store, _: store.start("name", EXPERIMENT, live={})),
-        ("live", "options", lambda store, _: store.import_log("name", [], live={})),
-        ("live", "options", lambda _, client: client.start("name", EXPERIMENT, live={})),
-        ("least", "min_replications", lambda *_: sl.race({}, "bernoulli(0.5, 0.4)", least=5)),
-        ("most", "max_replications", lambda *_: sl.race({}, "bernoulli(0.5, 0.4)", most=5)),
-    ],
-)
-def test_a_renamed_argument_gives_the_new_name(former, now, call):
-    with (
-        sl.open("sqlite://") as store,
-        sl.Client("http://localhost") as client,
-        pytest.raises(
-            TypeError, match=rf"unexpected keyword argument '{former}'; it is now {now}=$"
-        ),
-    ):
-        call(store, client)
-
-
-def test_a_renamed_attribute_gives_the_new_name():
-    runs = sl.simulate(EXPERIMENT, "bernoulli(0.5, 0.4)")
-    with sl.open("sqlite://") as store:
-        live = store.start("name", EXPERIMENT)
-    for value, former, now in [
-        (runs, "stack_depths", "depths"),
-        (live, "live", "options"),
-    ]:
-        with pytest.raises(AttributeError, match=f"no attribute '{former}'; it is now {now}$"):
-            getattr(value, former)
-        assert hasattr(value, now)
-    with pytest.raises(AttributeError, match=r"'Runs' object has no attribute 'nothing'$"):
-        _ = runs.nothing
-    assert pickle.loads(pickle.dumps(runs)).rewards.tolist() == runs.rewards.tolist()
-
-
-@pytest.mark.parametrize(
-    ("owner", "former", "now"),
-    [
-        (sl.AsyncLiveExperiment, "live", "options"),
-        (sl.Plan, "own", "experiment_row"),
-        (sl.Plan, "asked_power", "requested_power"),
-        (sl.Plan, "possible_effect", "max_effect"),
-        (sl.Plan, "prior", "has_prior"),
-        (sl.Plan, "about_pilot", "pilot_notes"),
-        (sl.Race, "movement", "moving_environment"),
-    ],
-)
-def test_a_result_gives_the_new_name_of_an_attribute(owner, former, now):
-    with pytest.raises(AttributeError, match=f"no attribute '{former}'; it is now {now}$"):
-        getattr(object.__new__(owner), former)
 
 
 def test_unknown_options_are_said_to_be_in_options():

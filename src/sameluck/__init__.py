@@ -93,23 +93,12 @@ globals().update(_DISCOVERED)
 __all__.extend(name for name in _DISCOVERED if name not in __all__)
 
 _LATER = ("sameluck.inference", "sameluck.live")
-_MODULES = {
-    "adapters": "sameluck.adapters",
-    "plots": "sameluck.reporting.plots",
-    "distribute": "sameluck.adapters.dask",
-}
+_MODULES = {"adapters": "sameluck.adapters", "plots": "sameluck.reporting.plots"}
 _OPTIONAL = {"AsyncClient": "sameluck.client", "Client": "sameluck.client"}  # these need an extra
-_RENAMED = {  # former names, for the message
-    "Description": "AssignmentDetails",
-    "Extension": "WindowExtension",
-    "Joining": "AddedPolicy",
-    "Live": "LiveOptions",
-    "Rederivation": "LedgerChanges",
-}
 
 
 def __getattr__(name: str) -> Any:
-    """Import names of inference and live experiments, adapters and modules under former names when first used."""
+    """Import names of inference and live experiments, adapters and figures when first used."""
     if name in _MODULES:
         return import_module(_MODULES[name])
     if name in _OPTIONAL:
@@ -118,8 +107,7 @@ def __getattr__(name: str) -> Any:
         module = import_module(package)
         if name in (*module.__all__, "open") and hasattr(module, name):
             return getattr(module, name)
-    renamed = f"; it is now sl.{_RENAMED[name]}" if name in _RENAMED else ""
-    raise AttributeError(f"module 'sameluck' has no attribute {name!r}{renamed}")
+    raise AttributeError(f"module 'sameluck' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

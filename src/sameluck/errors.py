@@ -22,14 +22,9 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Iterable
-from functools import wraps
+from collections.abc import Iterable
 from importlib import import_module
 from types import ModuleType
-from typing import NoReturn, ParamSpec, TypeVar
-
-P = ParamSpec("P")
-T = TypeVar("T")
 
 
 class SameluckError(Exception):
@@ -158,35 +153,3 @@ def did_you_mean(word: object, valid: Iterable[str]) -> str:
     hint = f"did you mean {closest!r}? " if closest else ""
     more = f", ... ({len(words):,} in all)" if len(words) > MAX_WORDS else ""
     return f"{hint}known: {', '.join(words[:MAX_WORDS])}{more}"
-
-
-def renamed_arguments(**new_names: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """Return a decorator: a function answers an argument's former name with a `TypeError` that has the new name."""
-
-    def decorate(function: Callable[P, T]) -> Callable[P, T]:
-        @wraps(function)
-        def call(*arguments: P.args, **named: P.kwargs) -> T:
-            for name in new_names.keys() & named:
-                message = f"{function.__name__}() got an unexpected keyword argument {name!r}"
-                raise TypeError(f"{message}; it is now {new_names[name]}=")
-            return function(*arguments, **named)
-
-        return call
-
-    return decorate
-
-
-def renamed_attributes(**new_names: str) -> Callable[[type[T]], type[T]]:
-    """Return a decorator: a class answers an attribute's former name with the new name, in its `AttributeError`."""
-
-    def decorate(decorated: type[T]) -> type[T]:
-        def missing(self: object, name: str) -> NoReturn:
-            renamed = f"; it is now {new_names[name]}" if name in new_names else ""
-            message = f"{type(self).__name__!r} object has no attribute {name!r}{renamed}"
-            raise AttributeError(message, name=name, obj=self)
-
-        # Not in the class body, where a type checker would take every name for an attribute.
-        decorated.__getattr__ = missing  # type: ignore[attr-defined]
-        return decorated
-
-    return decorate

@@ -18,7 +18,7 @@ from sameluck import text_forms
 from sameluck.arrays import Floats, Ints
 from sameluck.environments.base import Environment
 from sameluck.environments.registry import as_environment
-from sameluck.errors import Invalid, optional, renamed_attributes, shown
+from sameluck.errors import Invalid, optional, shown
 from sameluck.experiment import Capabilities, Experiment, capabilities_of
 from sameluck.files import file_state, write_whole
 from sameluck.frames import Frames
@@ -35,7 +35,6 @@ class KeptFile(NamedTuple):
     state: tuple[int, ...]
 
 
-@renamed_attributes(stack_depths="depths")
 @dataclass(frozen=True, eq=False)
 class Runs(Frames):
     """Outcome of an experiment. Array axes are always replication, policy, checkpoint, arm.

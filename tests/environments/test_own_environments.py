@@ -293,10 +293,6 @@ def other_names(parameters, row, arm):
     return 0.0
 
 
-def an_old_name(law, row, arm, bits):
-    return 0.0
-
-
 def test_a_whole_number_is_a_reward():
     class Whole(NamedTuple):
         means: Sequence[float]
@@ -316,7 +312,6 @@ BAD = {
     not_a_number: "environment Bad cannot be run: it returns nan, which is not a finite number",
     endless: "environment Bad cannot be run: it returns inf, which is not a finite number",
     other_names: r"a function of Bad must take \(parameters, row, arm, bits\), got \(parameters, row, arm\)",
-    an_old_name: r"must take \(parameters, row, arm, bits\), got \(law, .*\); rename law to parameters",
 }
 
 

@@ -63,10 +63,6 @@ def other_names(p, t, n, rng):
     return 0
 
 
-def an_old_name(policy, tally, period, luck):
-    return 0
-
-
 BAD = {
     a_float: "not a whole number",
     not_a_number: "not a whole number",
@@ -79,7 +75,6 @@ BAD = {
     writes_to_the_tally: r"it writes to tally\.pulls, which it must not change: only tally\.memory",
     uses_global_randomness: r"it uses numpy\.random, which differs from run to run: take random numbers from noise",
     other_names: r"must take \(policy, tally, period, noise\), got \(p, t, n, rng\)",
-    an_old_name: r"must take \(policy, tally, period, noise\), got \(.*\); rename luck to noise",
 }
 
 

@@ -13,7 +13,6 @@ from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 import httpx
 
-from sameluck import errors
 from sameluck.client import calls
 from sameluck.client.calls import Call, ExperimentCalls, ExperimentDocument, trace_of
 from sameluck.client.connection import (
@@ -59,7 +58,6 @@ class ClientCore:
         """Return the status of every experiment, the oldest first."""
         return await self._connection.send(calls.list_statuses())
 
-    @errors.renamed_arguments(live="options")
     async def start(
         self,
         name: str,

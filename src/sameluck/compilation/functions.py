@@ -19,9 +19,6 @@ from sameluck.errors import Invalid
 
 Function: TypeAlias = Callable[..., Any]
 
-# Arguments of registered functions until version 0.2, and their names now.
-RENAMED = {"luck": "noise", "chances": "probabilities", "law": "parameters"}
-
 
 def is_builtin(subject: type | Function) -> bool:
     """Return whether a class or function is defined in sameluck, so that its machine code may be kept on disk."""
@@ -48,9 +45,7 @@ def check_registration(
         raise Invalid(f"a function of {name} must be a plain Python function, got {function!r}")
     names = list(inspect.signature(function).parameters)
     if names != arguments.split(", "):
-        renames = [f"rename {old} to {RENAMED[old]}" for old in names if old in RENAMED]
-        got = "; ".join([f"got ({', '.join(names)})", *renames])
-        raise Invalid(f"a function of {name} must take ({arguments}), {got}")
+        raise Invalid(f"a function of {name} must take ({arguments}), got ({', '.join(names)})")
     if is_builtin(function):
         return
     # Stored machine code is found by the name of sameluck's class: a user's function must not run under it.

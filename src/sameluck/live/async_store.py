@@ -9,7 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial, wraps
 from typing import Concatenate, Generic, ParamSpec, TypeVar
 
-from sameluck.errors import Closed, Unavailable, renamed_attributes
+from sameluck.errors import Closed, Unavailable
 from sameluck.experiment import Experiment
 from sameluck.live.calls.call_queue import BatchedCall, CallQueue
 from sameluck.live.experiment import LiveExperiment
@@ -128,7 +128,6 @@ def _loaded(
     return call
 
 
-@renamed_attributes(live="options")
 class AsyncLiveExperiment(_Awaited[LiveExperiment]):
     """A `LiveExperiment` for coroutines: the same attributes, and the same methods, awaited."""
 

@@ -9,7 +9,7 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from sameluck.errors import SameluckError, renamed_attributes
+from sameluck.errors import SameluckError
 from sameluck.experiment import Experiment
 from sameluck.live.calls.call_queue import batches_of
 from sameluck.live.control.history import Change, read_changes
@@ -68,7 +68,6 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
 
 
-@renamed_attributes(live="options")
 class LiveExperiment:
     """A running experiment, as `store.start` and `store.load` return it.
 

@@ -18,7 +18,6 @@ from sameluck.errors import (
     SameluckError,
     Unknown,
     did_you_mean,
-    renamed_arguments,
     shown,
 )
 from sameluck.experiment import Experiment
@@ -133,7 +132,6 @@ class Store:
         with time_limit(seconds):
             self.database.write(lambda _: None)
 
-    @renamed_arguments(live="options")
     def start(
         self,
         name: str,
@@ -235,7 +233,6 @@ class Store:
         verify_or_fail(live.open_replications)
         return live
 
-    @renamed_arguments(live="options")
     def import_log(  # noqa: PLR0913 a log has many columns, an experiment many settings
         self,
         name: str,

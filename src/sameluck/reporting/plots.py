@@ -278,18 +278,17 @@ def visits(trajectories: Mapping[str, Trajectory]) -> list[Visit]:
     seen: dict[tuple[float, int, int], tuple[str, int]] = {}
     result = []
     for policy, trajectory in trajectories.items():
-        rows = list(zip(*(column.tolist() for column in trajectory[:4]), strict=True))
         # The first number of a context is the level or state. The position of a user with features is the period.
         contexts = trajectory.contexts
-        levels = [0.0] * len(rows) if contexts is None else contexts[:, 0].tolist()
-        entries = [(level, *row[:2]) for level, row in zip(levels, rows, strict=True)]
-        result += [
-            Visit(policy, period, arm, position, reward, seen[entry] if replayed else None)
-            for period, (entry, (arm, position, reward, replayed)) in enumerate(
-                zip(entries, rows, strict=True), 1
-            )
-        ]
-        seen |= {entry: (policy, period) for period, entry in enumerate(entries, 1)}
+        levels = [0.0] * trajectory.arms.size if contexts is None else contexts[:, 0].tolist()
+        columns = [column.tolist() for column in trajectory[:4]]
+        latest = {}  # not in `seen` yet: a policy does not replay its own rewards
+        for period, (level, *row) in enumerate(zip(levels, *columns, strict=True), 1):
+            arm, position, reward, replayed = row
+            source = seen[level, arm, position] if replayed else None
+            result.append(Visit(policy, period, arm, position, reward, source))
+            latest[level, arm, position] = policy, period
+        seen |= latest
     return result
 
 
@@ -308,11 +307,16 @@ def draw_trajectories(
         axes.axis("off")
         axes.set(xlim=(-0.3, periods + 0.6), ylim=(2.3 * len(names) - 1.2, -0.6))
         for visit in all_visits:
-            row = 2.3 * names.index(visit.policy)
-            _draw_visit(axes, patches, visit, row, arms[visit.arm] if arms else str(visit.arm))
+            row, x = 2.3 * names.index(visit.policy), visit.period
+            look = {"fc": REAL, "ls": "-"} if visit.source is None else {"fc": REPLAYED, "ls": "--"}
+            axes.add_patch(patches.Rectangle((x - 0.4, row), 0.8, 1, ec="0.2", lw=0.8, **look))
+            axes.plot([x - 0.4, x + 0.4], [row + 0.5, row + 0.5], color="0.2", lw=0.6)
+            arm = arms[visit.arm] if arms else f"{visit.arm}"
+            axes.text(x, row + 0.26, arm, ha="center", va="center", weight="bold")
+            axes.text(x, row + 0.76, f"{visit.reward:.3g}", ha="center", va="center")
             if visit.source is not None:
                 start = visit.source[1], 2.3 * names.index(visit.source[0]) + 1.03
-                axes.annotate("", (visit.period, row - 0.03), start, arrowprops=_ARROW, zorder=0)
+                axes.annotate("", (x, row - 0.03), start, arrowprops=_ARROW, zorder=0)
         for index, name in enumerate(names):
             axes.text(0.3, 2.3 * index + 0.25, f"{name}  arm", ha="right", va="center")
             axes.text(0.3, 2.3 * index + 0.75, "reward", ha="right", va="center")
@@ -323,15 +327,6 @@ def draw_trajectories(
             axes, patches, {"from a real user": {"fc": REAL}, "replayed": {"fc": REPLAYED}}
         )
     return figure
-
-
-def _draw_visit(axes: Axes, patches: ModuleType, visit: Visit, row: float, arm: str) -> None:
-    x, real = visit.period, visit.source is None
-    style = {"fc": REAL, "ls": "-"} if real else {"fc": REPLAYED, "ls": "--"}
-    axes.add_patch(patches.Rectangle((x - 0.4, row), 0.8, 1, ec="0.2", lw=0.8, **style))
-    axes.plot([x - 0.4, x + 0.4], [row + 0.5, row + 0.5], color="0.2", lw=0.6)
-    axes.text(x, row + 0.26, arm, ha="center", va="center", weight="bold")
-    axes.text(x, row + 0.76, f"{visit.reward:.3g}", ha="center", va="center")
 
 
 def draw_stacks(
@@ -376,7 +371,10 @@ def draw_stacks(
                 reward, look = None, MASKED
             axes.add_patch(patches.Rectangle((position, arm), 0.94, 0.84, ec="0.2", lw=0.8, **look))
             if reward is not None:
-                _draw_reward(axes, (position, arm), reward, beside=bool(names), used=bool(entry))
+                # Periods of policies stand left of the centre.
+                x, shade = (position + 0.56, "0.55") if names else (position + 0.47, "0.1")
+                style = {"fontsize": 11, "color": "0.1" if entry else shade}
+                axes.text(x, arm + 0.42, f"{reward:.3g}", ha="center", va="center", **style)
             for visit in entry:
                 index = names.index(visit.policy)
                 height = arm + 0.84 * (index + 0.6) / (max(len(names), 2) + 0.2)
@@ -390,15 +388,6 @@ def draw_stacks(
             axes.text(depth * (index + 0.5) / len(names), -0.22, f"period of {name}", **style)
         _draw_legend(axes, patches, _stack_legend(len(names), masked=masked is not None))
     return figure
-
-
-def _draw_reward(
-    axes: Axes, corner: tuple[int, int], reward: float, *, beside: bool, used: bool
-) -> None:
-    """Draw a reward in its entry, right of the centre if periods stand beside it."""
-    x, y = corner[0] + (0.56 if beside else 0.47), corner[1] + 0.42
-    shade = "0.1" if used or not beside else "0.55"
-    axes.text(x, y, f"{reward:.3g}", ha="center", va="center", fontsize=11, color=shade)
 
 
 def _stack_legend(policies: int, *, masked: bool) -> dict[str, dict[str, str]]:

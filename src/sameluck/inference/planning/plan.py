@@ -17,7 +17,7 @@ import numpy as np
 
 from sameluck.arrays import Floats
 from sameluck.environments.base import EnvironmentLike
-from sameluck.errors import Invalid, renamed_attributes
+from sameluck.errors import Invalid
 from sameluck.experiment import Experiment, require_experiment
 from sameluck.frames import Frames
 from sameluck.inference.assumptions import (
@@ -101,13 +101,6 @@ class PowerCurve(NamedTuple):
     power: tuple[float, ...]
 
 
-@renamed_attributes(
-    own="experiment_row",
-    asked_power="requested_power",
-    possible_effect="max_effect",
-    prior="has_prior",
-    about_pilot="pilot_notes",
-)
 @dataclass(frozen=True, eq=False, repr=False)
 class Plan(Displayed, Frames):
     """Result of `plan`: `print` it, or read the designs' rows."""

@@ -24,7 +24,7 @@ from pathlib import Path
 from sameluck.design import Replay
 from sameluck.environments.base import Environment, EnvironmentLike
 from sameluck.environments.registry import as_environment
-from sameluck.errors import Invalid, renamed_arguments
+from sameluck.errors import Invalid
 from sameluck.experiment import Experiment, capabilities_of
 from sameluck.inference.assumptions import moving_environment, simulated_scale_mismatch
 from sameluck.inference.racing.race_results import Race
@@ -39,7 +39,6 @@ MAX_REPLICATIONS = 1_000
 FAILURE_SHARE = 0.01
 
 
-@renamed_arguments(least="min_replications", most="max_replications")
 def race(  # noqa: PLR0913
     policies: Mapping[str, Policy] | Experiment,
     environment: EnvironmentLike,

@@ -6,7 +6,6 @@ import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from sameluck.errors import renamed_attributes
 from sameluck.experiment import Experiment
 from sameluck.frames import Frames
 from sameluck.inference.assumptions import ScaleMismatch
@@ -27,7 +26,6 @@ class Runner(NamedTuple):
     dropped_by: str | None  # the policy that beat it; None if it remained
 
 
-@renamed_attributes(movement="moving_environment")
 @dataclass(frozen=True, eq=False, repr=False)
 class Race(Displayed, Frames):
     """Result of `race`: the policies in order, and the cost."""

@@ -12,13 +12,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sameluck.arrays import Bools, Ints
+from sameluck.arrays import Ints
 from sameluck.trajectories import Trace
 
 ACROSS, STEP = 12, 8  # squares in a row, and units of the drawing per square
 MAX_SQUARES = 600  # in a pile
-MAX_PILES = 8
-NEVER = np.iinfo(np.int64).max
+NEVER = 1 << 60  # period in which an entry is read that a policy does not read
+LATER = 1 << 50  # added to the periods of policies that were added later
 
 
 class Pile(NamedTuple):
@@ -31,7 +31,6 @@ class Pile(NamedTuple):
     shared: int  # entries that several policies have read
     alone: list[int]  # by policy, entries that no other policy has read
     awaited: int  # entries without a reward
-    height: int
     squares: list[tuple[str, str]]  # class and path
 
 
@@ -43,7 +42,7 @@ class Stacks(NamedTuple):
     done: int  # periods of the policy that is farthest
     piles: list[Pile]
     unit: int  # users that a square stands for
-    hidden: int  # arms without a pile
+    height: int
 
     @property
     def users(self) -> int:
@@ -87,16 +86,15 @@ def stacks_of(
     unit = 1
     while max((grid.shape[1] for grid in grids), default=0) / unit > MAX_SQUARES:
         unit *= 10
-    late = np.array([name in added for name in names])
+    delays = np.array([[LATER * (name in added)] for name in names])
     classes = ["" if colours[name] is None else f" p{colours[name]}" for name in names]
     outstanding = trace.outstanding if until == done and unit == 1 else ()
-    piles = []
+    piles, squares = [], 1
     for arm, grid in enumerate(grids):
         awaited = [position for other, position in outstanding if other == arm]
-        piles.append(_pile(arms[arm], grid, late, classes, unit, awaited))
-    top = max((pile.height for pile in piles), default=STEP)
-    piles = [pile._replace(height=top) for pile in piles]
-    return Stacks(trace.replication, until, done, piles, unit, max(0, len(piles) - MAX_PILES))
+        piles.append(_pile(arms[arm], grid, delays, classes, unit, awaited))
+        squares = max([squares, len(range(0, grid.shape[1], unit)), *(k + 1 for k in awaited)])
+    return Stacks(trace.replication, until, done, piles, unit, STEP * -(-squares // ACROSS))
 
 
 def _periods(trace: Trace, arm: int, until: int) -> Ints:
@@ -109,24 +107,19 @@ def _periods(trace: Trace, arm: int, until: int) -> Ints:
 
 
 def _pile(
-    arm: str, grid: Ints, late: Bools, classes: Sequence[str], unit: int, awaited: Sequence[int]
+    arm: str, grid: Ints, delays: Ints, classes: Sequence[str], unit: int, awaited: Sequence[int]
 ) -> Pile:
-    used, depth = grid != NEVER, int(grid.shape[1])
-    readers = used.sum(axis=0)
-    # Added policies come after all others. Argmin takes the earlier period, then the order of the policies.
-    after = np.where(late, NEVER // 2, 0)[:, None]
-    order = np.where(used, after + np.minimum(grid, NEVER // 4), NEVER)
-    first = np.argmin(order, axis=0) if depth else np.empty(0, np.int64)
-    squares = max([len(range(0, depth, unit)), *(position + 1 for position in awaited)])
+    readers, depth = (grid < NEVER).sum(axis=0), int(grid.shape[1])
+    # Argmin takes the earlier period, then the order of the policies.
+    first = np.argmin(grid + delays, axis=0)
     return Pile(
         arm=arm,
         depth=depth,
-        asked=[int((first == k).sum()) for k in range(len(classes))],
+        asked=np.bincount(first, minlength=len(classes)).tolist(),
         replayed=int(readers.sum()) - depth,
         shared=int((readers > 1).sum()),
-        alone=[int(((readers == 1) & (first == k)).sum()) for k in range(len(classes))],
+        alone=np.bincount(first[readers == 1], minlength=len(classes)).tolist(),
         awaited=len(awaited),
-        height=STEP * max(1, -(-squares // ACROSS)),
         squares=_squares(readers[::unit], first[::unit], classes, awaited),
     )
 

@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from sameluck.compilation.interruption import in_threads, within
+from sameluck.compilation.interruption import in_threads
 
 HANGING = """
 import sys, threading, time
@@ -26,6 +26,14 @@ def _(policy, tally, period, noise):
     while period > 250:  # after the periods that are checked, by a number that stays above it
         period = 251 + period * 5 % 7
     return period % 2
+
+class Endless(NamedTuple):
+    size: int = 1
+
+@sl.selects(Endless)
+def _(policy, tally, period, noise):
+    while True:
+        pass
 
 class Mean(NamedTuple):
     means: Sequence[float]
@@ -57,7 +65,9 @@ size = {"arms": 2, "horizon": 1_000, "replications": 100}
 own_policy = sl.Experiment(policies={"mine": Mine()}, **size)
 own_rewards = sl.Experiment(policies={"greedy": sl.EpsilonGreedy()}, **size)
 bernoulli, mean = sl.Bernoulli((0.5, 0.4)), Mean((0.5, 0.5))
+endless = own_policy.replace(policies={"endless": Endless()})
 calls = [
+    lambda: sl.simulate(endless, bernoulli),
     lambda: sl.check_policy(Mine(), arms=2, horizon=1_000),
     lambda: sl.simulate(own_policy, bernoulli, workers=1),
     lambda: sl.simulate(own_rewards, mean, workers=1, check=False),
@@ -68,7 +78,7 @@ for call in calls:
         call()
     except KeyboardInterrupt:
         print("interrupted", flush=True)
-calls[1]()
+calls[2]()
 """
 LAUNCH = """
 import os, sys
@@ -134,10 +144,13 @@ def hanging(tmp_path):
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
 def test_ctrl_c_ends_calls_and_the_process_while_a_users_machine_code_runs(hanging):
-    """The select function in plain Python and compiled, the draw function, one worker and two, then the process."""
+    """The select function in plain Python and compiled, the draw function, one worker and two, then the process.
+
+    The first call checks a function without an end.
+    """
     hanging.write_text(HANGING + CALLS)
     with Terminal(str(hanging)) as terminal:
-        for _ in range(4):
+        for _ in range(5):
             seconds, text = terminal.seconds_to_interrupt("interrupted")
             assert "interrupted" in text
             assert seconds < LIMIT
@@ -176,9 +189,3 @@ def test_no_item_is_begun_after_the_end():
     results.close()
     time.sleep(0.05)
     assert len(begun) < 20
-
-
-def test_a_time_limit():
-    assert within(30.0, lambda: 3) == 3
-    with pytest.raises(TimeoutError):
-        within(0.01, time.sleep, 0.5)

@@ -136,12 +136,11 @@ def _wrapping_around(function: Function, *arguments: object) -> object:
 def dispatched(
     stub: B,
     functions: dict[type, Function],
-    adapt_user: Callable[[Function], Function] = lambda function: function,
     otherwise: Function | None = None,
 ) -> B:
     """Call the function registered for the type of the first argument, in Python and in compiled code.
 
-    `adapt_user` returns what is compiled in place of a user's function; `otherwise` serves all other types.
+    `otherwise` serves all other types.
     """
 
     @wraps(stub)
@@ -151,9 +150,7 @@ def dispatched(
 
     def choose(subject: object, *, builtin: bool) -> Function | None:
         function = functions.get(getattr(subject, "instance_class", None), otherwise)  # type: ignore[arg-type]
-        if function is None or is_builtin(function) is not builtin:
-            return None
-        return function if builtin else adapt_user(function)
+        return function if function and is_builtin(function) is builtin else None
 
     _replace(plain, lambda subject, *_: choose(subject, builtin=True), _INLINED)
     _replace(plain, lambda subject, *_: choose(subject, builtin=False), _BOUNDS_CHECKED)

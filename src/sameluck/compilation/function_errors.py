@@ -13,8 +13,16 @@ from sameluck.errors import did_you_mean
 
 _REASON = (
     r"^.*(?:Unknown attribute|No implementation|Untyped global|Cannot unify|[Uu]nsupported|NRT required"
-    r"|Invalid use|is not defined|cannot determine|not supported|not allowed|must be|No conversion|opcode).*$"
+    r"|Invalid use|is not defined|cannot determine|not supported|not allowed|must be|No conversion|opcode"
+    r"|Cannot capture|Cannot modify).*$"
 )
+_CLEARER = {  # than a reason that does not say what the function did
+    "function empty": "it makes a new array, list or text",
+    "Cannot unify.*Tally": "what it returns is not a whole number",
+    "<class 'float'>": "what it returns is not a number",
+    "function numpy_take": "min() and max() of an array cannot be compiled here: write a loop",
+    "index is out of bounds": "an index is out of range; sl.trace(..., guard=True) names the line",
+}
 _LINE = r'File "([^"]*)", line (\d+)|(?: at | from )(\S[^\n]*) \((\d+)\)$'
 _COLOUR = r"\x1b\[[0-9;]*m"
 _MAX_LENGTH = 200  # of a reason
@@ -88,25 +96,12 @@ def _numba_reason(error: Exception) -> str:
     ]
     lines = [line for line in text.splitlines() if line.strip() and "nopython mode" not in line]
     reason = (reasons[::-1] or lines or [type(error).__name__])[0].strip(" -")
-    if "setitem" in reason or "read-only" in reason:
-        reason = "it writes to an array that it must not change"
-    if "NRT required" in text or "function empty" in reason:
-        reason = "it makes a new array, list or text"
-    if "Cannot unify" in reason and "Tally" in reason:
-        reason = "what it returns is not a whole number"
-    if untyped := re.match(r"Untyped global name '(\w+)'.*class '(function)?", reason):
-        remedy = "a Python function: decorate it with numba.njit"
-        reason = f"it uses {untyped[1]}, {remedy if untyped[2] else 'which cannot be compiled'}"
-    if "function numpy_take" in reason:
-        reason = "min() and max() of an array cannot be compiled here: write a loop"
-    if "index is out of bounds" in reason:
-        reason = "an index is out of range; sl.trace(..., guard=True) names the line"
-    if "<class 'float'>" in reason:
-        reason = "what it returns is not a number"
-        if ">>> float(bool)" in text:
-            reason += ", but True or False: write 1.0 if ... else 0.0"
-    reason = re.sub(r"of type Tally\(.*", "of the tally", reason)
-    return reason[:_MAX_LENGTH]
+    if "NRT required" in text:
+        return "it makes a new array, list or text"
+    if helper := re.match(r"Untyped global name '(\w+)'.*class 'function", reason):
+        return f"it uses {helper[1]}, a Python function: decorate it with numba.njit"
+    clearer = (sentence for pattern, sentence in _CLEARER.items() if re.search(pattern, reason))
+    return next(clearer, reason[:_MAX_LENGTH])
 
 
 def blames(function: Function, error: Exception) -> bool:

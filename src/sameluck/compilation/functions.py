@@ -1,8 +1,7 @@
-"""Select and draw functions: their registration, their source, and the class that each is compiled under."""
+"""Select and draw functions: their registration, and the class that each is compiled under."""
 
 from __future__ import annotations
 
-import ast
 import dis
 import inspect
 import itertools
@@ -10,7 +9,7 @@ import threading
 from collections import namedtuple
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from types import CodeType, FunctionType, ModuleType
+from types import ModuleType
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -59,38 +58,6 @@ def check_registration(
 def _text_form_name(subject: type) -> str:
     # Text forms ignore case and `_`: the class `bernoulli` would replace `Bernoulli` in them.
     return subject.__name__.replace("_", "").lower()
-
-
-class NoSource(Exception):
-    """Reason why a function has no syntax tree."""
-
-
-def source_function(function: FunctionType) -> ast.FunctionDef:
-    """Return a function's syntax tree; raise `NoSource` if its source is missing or has changed since."""
-    try:
-        text = "".join(inspect.findsource(function)[0])
-        module = ast.parse(text)
-        code = compile(text, function.__code__.co_filename, "exec", dont_inherit=True)
-    except (OSError, SyntaxError, TypeError) as error:
-        raise NoSource("its source is not available") from error
-    if function.__code__ not in _codes(code):
-        raise NoSource("its source has changed since it was loaded")
-    first = function.__code__.co_firstlineno
-    for node in ast.walk(module):
-        if isinstance(node, ast.FunctionDef) and _first_line(node) == first:
-            return node
-    raise NoSource("it is not defined by def")
-
-
-def _codes(code: CodeType) -> Iterator[CodeType]:
-    yield code
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from _codes(constant)
-
-
-def _first_line(function: ast.FunctionDef) -> int:
-    return min([function.lineno, *(decorator.lineno for decorator in function.decorator_list)])
 
 
 _serial = itertools.count()

@@ -27,22 +27,16 @@ def interruptible(function: Callable[..., Result], *arguments: object) -> Result
     """Call a function so that Ctrl-C ends the call; the function itself runs on in its thread."""
     if threading.current_thread() is not threading.main_thread():
         return function(*arguments)
-    return within(math.inf, function, *arguments)
-
-
-def within(seconds: float, function: Callable[..., Result], *arguments: object) -> Result:
-    """Call a function in another thread; raise `TimeoutError` if it has not returned after so many seconds."""
     future: Future[Result] = Future()
     _start(partial(_complete, future, function, *arguments))
-    return _result(future, seconds)
+    return _result(future)
 
 
-def _result(future: Future[Result], seconds: float = math.inf) -> Result:
-    while not future.done() and seconds > 0:
+def _result(future: Future[Result]) -> Result:
+    while not future.done():
         with suppress(TimeoutError):
-            future.result(min(seconds, _WAIT_SECONDS))
-        seconds -= _WAIT_SECONDS
-    return future.result(0)
+            future.result(_WAIT_SECONDS)
+    return future.result()
 
 
 def in_threads(

@@ -54,7 +54,6 @@ from sameluck.compilation.functions import (
 )
 from sameluck.context import Context, Features, Levels, States
 from sameluck.errors import Invalid
-from sameluck.policies.fast.branch_hints import with_branch_hints
 from sameluck.policies.fast.rule_tables import kept_tables
 from sameluck.randomness.streams import SLOTS, Key, OnceKey
 from sameluck.validation import require_whole
@@ -199,7 +198,7 @@ def _select(policy: Policy, tally: Tally, period: int, noise: Key | OnceKey) -> 
     raise NotImplementedError
 
 
-select = dispatched(_select, _SELECT_FUNCTIONS, adapt_user=with_branch_hints)
+select = dispatched(_select, _SELECT_FUNCTIONS)
 
 
 def must_repeat(policy: Policy, played: PlayedArm, period: int, noise: Key | OnceKey) -> bool:

@@ -8,6 +8,7 @@ about `SECONDS`, and for `SECONDS_AGAIN` with each further set of parameters.
 
 from __future__ import annotations
 
+import dis
 import inspect
 from collections.abc import Iterator
 from itertools import product
@@ -18,9 +19,7 @@ import numpy as np
 
 from sameluck.arrays import Floats, Ints
 from sameluck.compilation.function_errors import Misuse
-from sameluck.compilation.function_syntax import check_calls, check_syntax
 from sameluck.compilation.functions import Function, changed_constants, constants_of, is_builtin
-from sameluck.compilation.interruption import within
 from sameluck.environments.base import (
     Environment,
     draw_function_of,
@@ -37,7 +36,7 @@ from sameluck.policies.base import (
     select_function_of,
 )
 from sameluck.policies.batched import Batched
-from sameluck.simulation.plain_runner import Deadline, PlainRunner, Stop
+from sameluck.simulation.plain_runner import Deadline, PlainRunner
 from sameluck.simulation.refusals import environment_label
 from sameluck.simulation.runners.compiled_runner import CompiledRunner
 from sameluck.simulation.runners.loop import Results
@@ -45,13 +44,17 @@ from sameluck.trajectories import empty_trajectory
 
 SECONDS, SECONDS_AGAIN = 0.24, 0.03
 PERIODS = 250
-PERIOD_SECONDS = 5  # of machine code in one period
 COMPILED = "compiled and in plain Python"
 RULE = (
     "a function must use nothing but its arguments and constants, and write to nothing but "
     "tally.memory"
 )
 _IMPURE = ("random", "numpy.random", "secrets", "uuid", "time", "datetime")
+_PRINT = (
+    "it calls print in every period of every replication: remove it, and see each arm and reward with sl.trace(...); "
+    "simulate(..., check=False) allows it"
+)
+_OUTSIDE = ("input", "open", "exec", "eval", "breakpoint", "globals", "locals", "__import__")
 _RANDOMNESS = {  # by an argument of a function
     "noise": "take random numbers from noise, as in uniform(at(noise, period, 0))",
     "bits": "take random numbers from bits, as in uniform(bits)",
@@ -90,16 +93,15 @@ def user_functions(
 def check_source(function: Function) -> None:
     """Raise `Misuse` if a function, or a compiled function that it calls, must not be run.
 
-    It may use syntax that cannot be compiled, global randomness or the clock, or call `print`.
+    It may use global randomness or the clock, or call `print`.
 
     A function that Numba has compiled before keeps its constants: a changed constant of such a helper is refused too.
     """
     arguments = function.__code__.co_varnames[: function.__code__.co_argcount]
     source = next(name for name in _RANDOMNESS if name in arguments)
-    check_syntax(function)
     for used in _called_by(function):
         prefix = "it" if used is function else f"it calls {used.__name__}, which"
-        check_calls(used, prefix)
+        _check_calls(used, prefix)
         for constant in constants_of(used):
             module = _module_of(constant.value)
             if any(f"{module}.".startswith(f"{impure}.") for impure in _IMPURE):
@@ -112,6 +114,19 @@ def check_source(function: Function) -> None:
                 f"{prefix} was compiled before the global {changed[0]!r} changed: define {used.__name__} again",
                 function,
             )
+
+
+def _check_calls(function: Function, prefix: str) -> None:
+    """Raise `Misuse` if a function calls `print`, or a built-in function that reads or writes outside it."""
+    for step in dis.get_instructions(function):
+        name = step.argval
+        if step.opname != "LOAD_GLOBAL" or name in function.__globals__:
+            continue
+        line = step.positions.lineno if step.positions else None
+        if name == "print":
+            raise Misuse(_PRINT.replace("it", prefix, 1), function, line)
+        if name in _OUTSIDE:
+            raise Misuse(f"{prefix} calls {name}, which cannot be compiled", function, line)
 
 
 def _called_by(function: Function) -> Iterator[Function]:
@@ -143,12 +158,9 @@ class Probe(NamedTuple):
     runner: CompiledRunner
     results: tuple[Results, ...]  # of the first replications
     functions: frozenset[UserFunction]
-    stopped_at: Stop | None = None
 
     def compare(self, *, recorded: bool = False) -> None:
         """Raise `Invalid` if compiled code differs; otherwise the functions count as checked."""
-        if self.stopped_at is not None:
-            self._run_beyond(self.stopped_at, recorded=recorded)
         for replication, plain in enumerate(self.results):
             periods = plain.checkpoints
             trajectory = (
@@ -160,21 +172,6 @@ class Probe(NamedTuple):
             experiment = self.runner.setting.experiment
             check_means(self.runner.setting.environment, experiment.n_arms, experiment.horizon)
         _checked.update(self.functions)
-
-    def _run_beyond(self, stop: Stop, *, recorded: bool) -> None:
-        """Raise `Invalid` if machine code does not end in time the period in which plain Python stopped."""
-        trajectory = (
-            empty_trajectory(stop.period, self.runner.setting.experiment) if recorded else None
-        )
-        self.runner.compile(recorded=recorded)
-        try:
-            within(PERIOD_SECONDS, self.runner.run, range(1), np.array([stop.period]), trajectory)
-        except TimeoutError:
-            functions = {use.function.__code__: use.function for use in self.functions}
-            function = functions.get(stop.code, next(iter(functions.values())))
-            reason = f"it has not returned in period {stop.period} after {PERIOD_SECONDS} seconds: does its loop end?"
-            error = Misuse(reason, function, stop.line)
-            raise Invalid(self.runner.refusals.message(function, error)) from None
 
 
 def probe_functions(experiment: Experiment, environment: Environment) -> list[Probe]:
@@ -217,11 +214,10 @@ def _probe(runner: CompiledRunner, functions: frozenset[UserFunction]) -> Probe:
     periods = np.arange(1, min(PERIODS, runner.setting.experiment.horizon) + 1)
     PlainRunner(runner, Deadline(seconds)).check_rows()
     first = PlainRunner(runner, Deadline(seconds)).run(0, periods)
-    plain = PlainRunner(runner, Deadline(seconds))
-    second = plain.run(0, periods)
+    second = PlainRunner(runner, Deadline(seconds)).run(0, periods)
     other = PlainRunner(runner, Deadline(seconds)).run(1, periods)
     _check_equal_results(runner, first, second, "when it is run again")
-    return Probe(runner, (second, other), functions, plain.stopped_at)
+    return Probe(runner, (second, other), functions)
 
 
 def _arms(results: Results, periods: int) -> Ints:

@@ -7,20 +7,16 @@ writes, a division by zero raises, and a random number that is read twice raises
 from __future__ import annotations
 
 import math
-import sys
 import time
-import traceback
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from types import CodeType, FrameType
+from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
 from sameluck.arrays import Floats, Ints
 from sameluck.compilation.function_errors import Misuse
-from sameluck.compilation.function_syntax import may_be_endless
-from sameluck.compilation.functions import Function, is_builtin
+from sameluck.compilation.functions import is_builtin
 from sameluck.context import Context
 from sameluck.environments.base import (
     CONTEXT_FUNCTIONS,
@@ -72,7 +68,7 @@ _MAX_ROWS, _MAX_CELLS = 10_000, 1_000_000  # of parameters that are checked
 
 
 class Deadline:
-    """Time at which a function's run in plain Python ends."""
+    """Time after which the next guarded call or read of an array ends a run in plain Python."""
 
     def __init__(self, seconds: float = math.inf) -> None:
         self.end = time.perf_counter() + seconds
@@ -82,35 +78,6 @@ class Deadline:
         if time.perf_counter() > self.end:
             raise OutOfTime
 
-    @contextmanager
-    def checked_in(self, *functions: Function) -> Iterator[None]:
-        """Check the time also at every line of users' functions with `while`: it may loop and read no array."""
-        # Never in other code, such as the destructor of an object, which may run at any moment.
-        codes = {f.__code__ for f in functions if not is_builtin(f) and may_be_endless(f)}
-        if not codes or self.end == math.inf or sys.gettrace() is not None:  # a debugger's
-            yield
-            return
-
-        def check(frame: FrameType, *_: object) -> Callable[..., object] | None:
-            if frame.f_code not in codes:
-                return None
-            self.check()
-            return check
-
-        sys.settrace(check)  # type: ignore[arg-type]
-        try:
-            yield
-        finally:
-            sys.settrace(None)
-
-
-class Stop(NamedTuple):
-    """Period and line of a user's function beyond which plain Python did not get in time."""
-
-    period: int
-    code: CodeType
-    line: int
-
 
 class PlainRunner:
     """Runs the policy of a `CompiledRunner` in plain Python."""
@@ -118,7 +85,6 @@ class PlainRunner:
     def __init__(self, runner: CompiledRunner, deadline: Deadline | None = None) -> None:
         self.runner, self.setting = runner, runner.setting
         self.deadline = deadline or Deadline()
-        self.stopped_at: Stop | None = None
 
     def run(
         self, replication: int, checkpoints: Ints, trajectory: Trajectory | None = None
@@ -143,15 +109,10 @@ class PlainRunner:
         guarded = self._guarded_parameters(parameters)
         trajectory = trajectory or empty_trajectory(0)
         try:
-            functions = select_function_of(runner.policy), *user_functions_of(parameters)
-            with runner.refusals.explaining(parameters), self.deadline.checked_in(*functions):
+            with runner.refusals.explaining(parameters):
                 period = run_one(policy, guarded, current, contexts, results, trajectory)
-        except OutOfTime as error:
+        except OutOfTime:
             done = int(np.searchsorted(checkpoints, arrays.observations.pulls.sum(), side="right"))
-            codes = [function.__code__ for function in functions]
-            for frame, line in traceback.walk_tb(error.__traceback__):
-                if frame.f_code in codes:
-                    self.stopped_at = Stop(done + 1, frame.f_code, line)
             rewards, pulls = results.rewards[:, :done], results.pulls[:, :done]
             return results._replace(checkpoints=checkpoints[:done], rewards=rewards, pulls=pulls)
         runner.refusals.check_arm(replication, period)
@@ -167,11 +128,7 @@ class PlainRunner:
         guarded = self._guarded_parameters(parameters)
         key = stream(experiment.seed, REWARD, 0, 0)
         explaining = self.runner.refusals.explaining(parameters)
-        with (
-            suppress(OutOfTime),
-            explaining,
-            self.deadline.checked_in(*user_functions_of(parameters)),
-        ):
+        with suppress(OutOfTime), explaining:
             for row in (0, rows - 1):
                 contexts = self.setting.empty_contexts()
                 if contexts is not None:

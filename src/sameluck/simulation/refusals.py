@@ -10,7 +10,6 @@ import numpy as np
 
 from sameluck.arrays import Floats
 from sameluck.compilation.function_errors import Misuse, blames, locate_error
-from sameluck.compilation.function_syntax import check_syntax
 from sameluck.compilation.functions import Function, is_builtin
 from sameluck.environments.base import (
     CONTEXT_FUNCTIONS,
@@ -98,10 +97,6 @@ class Refusals:
 
 
 def _message(label: str, rule: str, function: Function, error: Exception) -> str:
-    try:
-        check_syntax(function)
-    except Misuse as misuse:  # Numba's message would name another line or reason
-        error = misuse
     where, reason = locate_error(function, error)
     message = f"{label} cannot be run: {reason} ({where})"
     if isinstance(error, _COMPLETE):

@@ -50,11 +50,9 @@ class CompiledRunner:
         check_rewards(self.setting.environment, results.rewards)
         return results
 
-    def compile(self, *, recorded: bool = False) -> None:
-        """Compile the loop, with or without a trajectory."""
-        experiment = self.setting.experiment
-        end = np.array([experiment.horizon])
-        self._run(range(0), end, empty_trajectory(0, experiment) if recorded else None)
+    def compile(self) -> None:
+        """Compile the loop without a trajectory."""
+        self._run(range(0), np.array([self.setting.experiment.horizon]), None)
 
     def _run(
         self, replications: range, checkpoints: Ints, trajectory: Trajectory | None

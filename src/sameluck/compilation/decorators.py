@@ -76,11 +76,12 @@ class Loop:
         return self._interruptible if runs_user_code(subjects) else self._machine_code
 
     def _interruptible(self, *arguments: object) -> object:
-        machine_code: Any = self._machine_code
+        machine_code = self._machine_code
+        assert machine_code is not None
         types = _types(arguments)
         if types not in self._compiled:
             # In this thread, where Ctrl-C ends it.
-            machine_code._compile_for_args(*arguments)
+            machine_code._compile_for_args(*arguments)  # type: ignore[attr-defined]
             self._compiled.add(types)
         return interruptible(machine_code, *arguments)
 

@@ -28,6 +28,7 @@ from sameluck import text_forms
 from sameluck.arrays import Floats
 from sameluck.compilation.decorators import dispatched
 from sameluck.compilation.functions import (
+    Function,
     check_registration,
     compiled_class,
     is_builtin,
@@ -48,9 +49,9 @@ DRAW_FUNCTIONS: dict[type, DrawFunction] = {}
 _DRAW_IN_CONTEXT_FUNCTIONS: dict[
     type, DrawFunction
 ] = {}  # of these, the functions that take a context
-_TIME_FUNCTIONS: dict[type, Callable[..., Any]] = {}  # for parameters that change with time
-CONTEXT_FUNCTIONS: dict[type, Callable[..., None]] = {}
-EXPECTED_FUNCTIONS: dict[type, Callable[..., float]] = {}
+_TIME_FUNCTIONS: dict[type, Function] = {}  # for parameters that change with time
+CONTEXT_FUNCTIONS: dict[type, Function] = {}
+EXPECTED_FUNCTIONS: dict[type, Function] = {}
 CONTEXT_CHECKS: dict[type, Callable[..., bool]] = {}  # in machine code, for users' functions
 
 
@@ -178,13 +179,13 @@ def _as_array(name: str, value: object) -> object:
         ) from None
 
 
-def _with_remedy(environment_class: Any, make: Callable[..., object]) -> Callable[..., object]:
+def _with_remedy(environment_class: type, make: Callable[..., object]) -> Callable[..., object]:
     @wraps(make)
     def new(cls: type, *values: object, **named: object) -> object:
         try:
             return make(cls, *values, **named)
         except TypeError as error:
-            name, fields = cls.__name__, environment_class._fields
+            name, fields = cls.__name__, environment_class._fields  # type: ignore[attr-defined]
             reason = re.sub(r"^[\w.]*__new__\(\)", name, str(error))
             if len(values) > len(fields):
                 reason = f"{name} has the parameters {', '.join(fields)}, got {len(values)} values"
@@ -284,7 +285,7 @@ def _draw(
 draw = dispatched(_draw, _DRAW_IN_CONTEXT_FUNCTIONS, otherwise=_draw_without_context)
 
 
-def moves(parameters_class: type) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def moves(parameters_class: type) -> Callable[[Function], Function]:
     """Register a function `(parameters, period)` that returns the parameters in a period."""
     return partial(_TIME_FUNCTIONS.setdefault, parameters_class)
 
@@ -380,7 +381,7 @@ def prepared_parameters(
         raise Invalid(
             f"{type(environment).__name__}.compiled_parameters must return a NamedTuple, got {parameters!r}"
         )
-    registries: list[dict[type, Any]] = [CONTEXT_FUNCTIONS, EXPECTED_FUNCTIONS]
+    registries = CONTEXT_FUNCTIONS, EXPECTED_FUNCTIONS
     others = [
         registry.get(type(environment), registry.get(parameters_class)) for registry in registries
     ]

@@ -1,5 +1,7 @@
 """Windows are the same parts of an array in machine code and in plain Python."""
 
+import sys
+
 import numba
 import numpy as np
 
@@ -18,7 +20,11 @@ def write_parts(numbers):
 def test_machine_code_and_plain_python_write_the_same_bits():
     plain, compiled = np.zeros(10), np.zeros(10)
     load_compiler()
-    assert write_parts(plain) == numba.njit(write_parts)(compiled) == (3, 4, 0)
+    machine_code = numba.njit(write_parts)
+    assert write_parts(plain) == (3, 4, 0)
+    for _ in range(1_000):  # a window that counted references wrongly would free the array
+        assert machine_code(compiled) == (3, 4, 0)
+    assert sys.getrefcount(compiled) == sys.getrefcount(plain)
     assert plain.tobytes() == compiled.tobytes()
     assert plain[[2, 3, 4]].tolist() == [0.5, 0.0, 2.5]
     assert plain.view(np.int64)[[5, 8]].tolist() == [-7, (1 << 62) + 1]

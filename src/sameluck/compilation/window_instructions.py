@@ -21,12 +21,13 @@ def _window(context, builder, signature, arguments):  # type: ignore[no-untyped-
     whole = make_array(signature.args[0])(context, builder, array)
     part = make_array(signature.return_type)(context, builder)
     data = builder.bitcast(builder.gep(whole.data, [start]), part.data.type)
+    # Without a record of its memory: code that counts references would otherwise free what it has not counted.
     populate_array(
         part,
         data=data,
         shape=[size],
         strides=[whole.itemsize],
         itemsize=whole.itemsize,
-        meminfo=whole.meminfo,
+        meminfo=None,
     )
     return part._getvalue()

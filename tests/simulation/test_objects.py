@@ -376,7 +376,7 @@ class TestRefused:
             (lambda _: None, r"'mine': NoneType has neither select\(period\) nor pull\(arms\)"),
             (
                 doing(lambda _: 3),
-                "chose 3 in period 1; it must return an arm's index, 0 to 2",
+                "chose 3 in period 1( of replication 0)?; it must return an arm's index, 0 to 2",
             ),
             (doing(lambda _: -1), "chose -1 in period 1"),
             (doing(lambda _: 1.0), "chose 1.0 in period 1"),

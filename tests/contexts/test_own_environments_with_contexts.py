@@ -129,6 +129,51 @@ def test_a_random_number_read_twice_is_refused():
         sl.simulate(EXPERIMENT, SHOP)
 
 
+class Rotation(NamedTuple):
+    pass
+
+
+@sl.selects(Rotation)
+def next_arm(policy, tally, period, noise):
+    return period % tally.pulls.size
+
+
+def reads_outside(parameters, row, context, arm, bits):
+    return parameters.weights[5, 0]
+
+
+def means_outside(parameters, row, context, arm):
+    return parameters.weights[arm, 9]
+
+
+@pytest.mark.parametrize("functions", [{"draw": reads_outside}, {"mean": means_outside}])
+@pytest.mark.parametrize(
+    ("policy", "suspects"),
+    [
+        (
+            Rotation(),
+            r"policy 'it' \(Rotation\) or environment Shop cannot .* in one of replications 0 to 1;",
+        ),
+        (sl.Uniform(), "environment Shop cannot .* in one of replications 0 to 1;"),
+        (
+            sl.External("object"),
+            r"environment Shop cannot .*such as sl.Uniform\(\), names the line",
+        ),
+    ],
+    ids=["own", "builtin", "object"],
+)
+def test_machine_code_blames_all_that_may_have_read_a_wrong_index(functions, policy, suspects):
+    """It does not know the function, so that none is named with a line where nothing is wrong."""
+    register(**functions)
+    experiment, makers = EXPERIMENT.replace(policies={"it": policy}), None
+    if isinstance(policy, sl.External):
+        makers = {"object": lambda seed: lambda arms, rewards: 0}
+
+    with pytest.raises(sl.Invalid, match=f"^{suspects}") as refused:
+        sl.simulate(experiment, SHOP, check=False, workers=1, makers=makers)
+    assert "(line" not in str(refused.value)
+
+
 def writes_level_two(parameters, row, period, noise, context):
     context[0] = 2.0 if period == 290 else 0.0
 
@@ -141,7 +186,9 @@ def test_a_level_that_does_not_exist_never_becomes_an_index(horizon):
     if horizon < 290:
         sl.simulate(experiment, shop)
         return
-    with pytest.raises(sl.Invalid, match=r"period 290 .* a level that does not exist"):
+    with pytest.raises(
+        sl.Invalid, match=r"period 290 .* a level that does not exist; levels are 0 to 1"
+    ):
         sl.simulate(experiment, shop)
 
 

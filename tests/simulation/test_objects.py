@@ -19,8 +19,9 @@ import sameluck as sl
 from nonempty import nonempty
 from sameluck.policies.external import object_seed
 from sameluck.randomness.streams import DECISION, owner_of, stream, word
-from sameluck.simulation import object_runner, workers
+from sameluck.simulation import workers
 from sameluck.simulation.rewards import reward_at
+from sameluck.simulation.runners import object_runner
 from sameluck.simulation.runners.object_runner import ObjectRunner
 
 ARMS = 3
@@ -373,7 +374,10 @@ class TestRefused:
             (lambda: Bound(1), "'mine': its maker failed: .* positional argument"),
             (failing, "'mine': its maker failed: RuntimeError: no idea"),
             (lambda _: None, r"'mine': NoneType has neither select\(period\) nor pull\(arms\)"),
-            (doing(lambda _: 3), "chose 3 in period 1; it must return an arm's index, 0 to 2"),
+            (
+                doing(lambda _: 3),
+                "chose 3 in period 1( of replication 0)?; it must return an arm's index, 0 to 2",
+            ),
             (doing(lambda _: -1), "chose -1 in period 1"),
             (doing(lambda _: 1.0), "chose 1.0 in period 1"),
             (doing(lambda _: np.float64(1)), r"chose np.float64\(1.0\)"),

@@ -203,8 +203,8 @@ class ObjectPolicy:
             arm = -1
         if not 0 <= arm < self.arms:
             raise Unplayable(
-                f"policy {self.name!r} chose {reprlib.repr(answer)} in period {period}; it must return an arm's "
-                f"index, 0 to {self.arms - 1}"
+                f"policy {self.name!r} chose {reprlib.repr(answer)} in period {period}{self._where}; it must return "
+                f"an arm's index, 0 to {self.arms - 1}"
             )
         return int(arm)
 

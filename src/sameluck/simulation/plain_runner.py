@@ -109,7 +109,7 @@ class PlainRunner:
         guarded = self._guarded_parameters(parameters)
         trajectory = trajectory or empty_trajectory(0)
         try:
-            with runner.refusals.explaining(parameters):
+            with runner.refusals.explaining(parameters, range(replication, replication + 1)):
                 period = run_one(policy, guarded, current, contexts, results, trajectory)
         except OutOfTime:
             done = int(np.searchsorted(checkpoints, arrays.observations.pulls.sum(), side="right"))
@@ -127,7 +127,7 @@ class PlainRunner:
         parameters = self.setting.parameters(range(rows))
         guarded = self._guarded_parameters(parameters)
         key = stream(experiment.seed, REWARD, 0, 0)
-        explaining = self.runner.refusals.explaining(parameters)
+        explaining = self.runner.refusals.explaining(parameters, range(rows))
         with suppress(OutOfTime), explaining:
             for row in (0, rows - 1):
                 contexts = self.setting.empty_contexts()

@@ -11,6 +11,7 @@ import numpy as np
 from sameluck.arrays import Floats
 from sameluck.compilation.function_errors import Misuse, blames, locate_error
 from sameluck.compilation.functions import Function, is_builtin
+from sameluck.context import Context
 from sameluck.environments.base import (
     CONTEXT_FUNCTIONS,
     EXPECTED_FUNCTIONS,
@@ -58,7 +59,7 @@ class Refusals:
         return draw_message(self.environment, function, error)
 
     @contextmanager
-    def explaining(self, parameters: Parameters) -> Iterator[None]:
+    def explaining(self, parameters: Parameters, replications: range) -> Iterator[None]:
         """Turn an error in a user's function into a message with its line; the original error is the cause."""
         try:
             yield
@@ -69,13 +70,29 @@ class Refusals:
             raise AddressReused(f"{error} ({where})") from None
         except Exception as error:
             function: Function = select_function_of(self.policy)
-            builtin, others = is_builtin(function), user_functions_of(parameters)
-            blamed = [other for other in others if blames(other, error)]
-            if blamed or (builtin and others):
-                function = (blamed or others)[0]
-            elif builtin:
-                raise
-            raise Invalid(self.message(function, error)) from error
+            others = user_functions_of(parameters)
+            suspects = [*others, function]
+            if is_builtin(function):
+                if not others:
+                    raise
+                suspects, function = others, others[0]
+            blamed = [suspect for suspect in suspects if blames(suspect, error)]
+            if isinstance(error, IndexError) and len(suspects) > 1 and not blamed:
+                raise Invalid(self._wrong_index(suspects, replications)) from error
+            raise Invalid(self.message([*blamed, function][0], error)) from error
+
+    def _wrong_index(self, suspects: list[Function], replications: range) -> str:
+        # Machine code does not say which function read the index.
+        policy = [self.full_label] if select_function_of(self.policy) in suspects else []
+        labels = [*policy, environment_label(self.environment)]
+        first, last = replications.start, replications.stop - 1
+        where = (
+            f"replication {first}" if first == last else f"one of replications {first} to {last}"
+        )
+        return (
+            f"{' or '.join(labels)} cannot be run: an index is out of range in {where}; sl.trace(..., guard=True) of "
+            "the replication names the line"
+        )
 
     def check_arm(self, replication: int, period: int) -> None:
         """Raise `Invalid` if the policy chose an arm that does not exist in a period; 0 stands for none.
@@ -122,17 +139,27 @@ def blame_environment(
 ) -> NoReturn:
     """Raise `Invalid` with the line and the rule of a user's function; the error itself if there is none."""
     functions = user_functions_of(parameters)
-    blamed = [function for function in functions if blames(function, error)] or functions
-    if not blamed:
+    if not functions:
         raise error
+    blamed = [function for function in functions if blames(function, error)]
+    if isinstance(error, IndexError) and len(functions) > 1 and not blamed:
+        raise Invalid(
+            f"{environment_label(environment)} cannot be run: an index is out of range; sl.trace(..., guard=True) of "
+            "a compiled policy, such as sl.Uniform(), names the line"
+        ) from error
+    blamed = blamed or functions
     raise Invalid(draw_message(environment, blamed[0], error)) from error
 
 
 def invalid_context(environment: Environment, replication: int, period: int) -> Invalid:
     """Return the error of a contexts function that wrote what is no context."""
+    context: Context = environment.context  # type: ignore[assignment]  # it has written one
+    rule = "not finite; write a finite number into each entry"
+    if not context.indexed_by_period:
+        rule = f"a level that does not exist; levels are 0 to {context.number - 1}"
     return Invalid(
         f"{environment_label(environment)}: its contexts function wrote a context in period {period} of replication "
-        f"{replication} that is not finite, or a level that does not exist; write a finite number into each entry"
+        f"{replication} that is {rule}"
     )
 
 

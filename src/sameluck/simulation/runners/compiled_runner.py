@@ -63,7 +63,7 @@ class CompiledRunner:
         if trajectory is None and results.indexed_by_period and self._contexts is None:
             # Without contexts and trajectory the loop is compiled for positions in the stack alone.
             trajectory = empty_trajectory(0)
-        with self.refusals.explaining(parameters):
+        with self.refusals.explaining(parameters, replications):
             failure = run_all(
                 self.policy,
                 parameters,

@@ -61,6 +61,11 @@ class Context:
         same_size = self.number == other.number if unnamed else self.names == other.names
         return type(self) is type(other) and same_size and tuple(self)[1:] == tuple(other)[1:]  # type: ignore[arg-type]
 
+    @property
+    def segments(self) -> int:
+        """Number of levels whose rewards are also summed apart."""
+        return 0
+
     def cells(self, arms: int) -> int:
         """Return the number of stacks of rewards."""
         return self.number * arms
@@ -123,6 +128,10 @@ class Levels(Context, _LevelsFields):
 
     __slots__ = ()
     _noun, _max_size = "level", MAX_LEVELS
+
+    @property
+    def segments(self) -> int:
+        return self.number
 
     def shape(self, arms: int) -> tuple[int, ...]:
         return (1,)

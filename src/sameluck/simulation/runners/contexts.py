@@ -13,7 +13,7 @@ import numpy as np
 
 from sameluck.arrays import Floats, padded
 from sameluck.compilation.decorators import dispatched, inlined
-from sameluck.context import Context, Levels
+from sameluck.context import Context
 from sameluck.environments.base import draw
 from sameluck.environments.contextual.base import is_valid_context, write_context
 from sameluck.policies.observations import SeenContext, no_context
@@ -59,7 +59,7 @@ def empty_contexts(context: Context | None, arms: int, hidden: int) -> ContextAr
     user = whole if hidden else now
     if context.indexed_by_period:
         return FeatureArrays(now, last, flat, last_flat, user, np.zeros(0))
-    level_rewards = np.zeros(context.number if isinstance(context, Levels) else 0)
+    level_rewards = np.zeros(context.segments)
     return LevelArrays(now, last, flat, last_flat, user, level_rewards, context.number)
 
 

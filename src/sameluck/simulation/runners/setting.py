@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from sameluck.arrays import Ints
-from sameluck.context import Levels
 from sameluck.environments.base import Environment, prepared_parameters
 from sameluck.experiment import Experiment
 from sameluck.simulation.runners.contexts import ContextArrays, empty_contexts
@@ -52,7 +51,7 @@ class Setting:
             pulls=np.empty(by_arm, np.int64),
             totals=np.empty(by_arm),
             visits=np.empty((*shape, experiment.cells if has_cells else 0), np.int64),
-            level_rewards=np.empty((*shape, context.number if isinstance(context, Levels) else 0)),
+            level_rewards=np.empty((*shape, 0 if context is None else context.segments)),
             regret=np.empty(with_contexts),
             best_pulls=np.empty(with_contexts, np.int64),
             cells=np.empty((replications, periods), np.int32),

@@ -113,7 +113,7 @@ def test_a_class_registered_again_runs_its_new_body():
     sl.draws(Fixed)(lambda parameters, row, arm, bits: 3.0)
     assert (sl.simulate(experiment, Fixed((3.0, 3.0))).rewards == 15).all()
     with pytest.raises(
-        sl.Invalid, match="states the mean 1 for arm 0, and 100,000 draws have the mean 3;"
+        sl.Invalid, match=r"states the mean 1 for arm 0, and [\d,]+ draws have the mean 3;"
     ):
         sl.simulate(experiment, environment)
 
@@ -252,7 +252,7 @@ def test_a_busy_machine_draws_as_many_rewards(monkeypatch):
     )
     monkeypatch.setattr(stated_means, "time", clock)
     sl.draws(Stated)(complement)
-    with pytest.raises(sl.Invalid, match=r"100,000 draws have the mean 0\.(39|4)"):
+    with pytest.raises(sl.Invalid, match=r"[\d,]+ draws have the mean 0\.(39|4)"):
         check_means(Stated((0.6, 0.4), 1.0), 2, 100)
 
 

@@ -166,7 +166,7 @@ class Store:
             return self._load_same(name, experiment, options, makers)
         check_fit(experiment, options)
         for caution in feasibility(experiment, options):
-            warnings.warn(f"experiment {name!r}: {caution}", stacklevel=3)
+            warnings.warn(f"experiment {name!r}: {caution}", stacklevel=2)
         try:
             return self._start(name, experiment, options, makers, paused=paused)
         except Conflict:

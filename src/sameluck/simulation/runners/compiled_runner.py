@@ -60,9 +60,10 @@ class CompiledRunner:
         results = self.setting.empty_results(len(replications), checkpoints)
         # Without replications the loop is only compiled: the parameters of one replication have the same type.
         parameters = self.setting.parameters(replications or range(1))
-        if trajectory is None and results.indexed_by_period and self._contexts is None:
-            # Without contexts and trajectory the loop is compiled for positions in the stack alone.
-            trajectory = empty_trajectory(0)
+        if trajectory is None and (results.indexed_by_period or self._contexts is not None):
+            # Without a trajectory the loop is compiled for positions in the stack alone. With contexts the same loop
+            # serves with and without: a branch costs little there, and compiling takes seconds.
+            trajectory = empty_trajectory(0, self.setting.experiment)
         with self.refusals.explaining(parameters, replications):
             failure = run_all(
                 self.policy,

@@ -98,8 +98,8 @@ def run_one(
 ) -> int:
     """Run a replication; return 0, or the period in which the policy chose an arm that does not exist.
 
-    The period is negative if the environment wrote an invalid context. The arguments `contexts` and `trajectory` are
-    None where there are none: then the loop is compiled without what belongs to them.
+    The period is negative if the environment wrote an invalid context. The loop is compiled without contexts where
+    `contexts` is None, and for positions in stacks alone where `trajectory` is; an empty trajectory is not filled.
     """
     users, noise, arrays, row = replication
     observations = arrays.observations
@@ -126,9 +126,8 @@ def run_one(
             # The position is derived from the pulls: a second counter would cost a tenth of the speed.
             offset = observations.reads[cell] - played.pulls
             while again:
-                # Without contexts and trajectory the loop is compiled for positions in the stack alone.
-                has_periods = contexts is not None or trajectory is not None
-                by_period = has_periods and results.indexed_by_period
+                # Without a trajectory the loop is compiled for positions in the stack alone.
+                by_period = trajectory is not None and results.indexed_by_period
                 position = period - 1 if by_period else played.pulls + offset
                 current = law_at(parameters, period)
                 bits = word(key, np.uint64(position))
@@ -140,9 +139,8 @@ def run_one(
                 # After all functions of users, so that a period that one of them ends is not observed.
                 played = with_reward(played, reward)
                 earned += reward
-                if has_periods:
-                    _keep_cell(results.cells, row, period, cell)
                 if trajectory is not None:
+                    _keep_cell(results.cells, row, period, cell)
                     _record(trajectory, period, arm, position, reward)
                     _record_context(contexts, trajectory, period)
                 period += 1

@@ -198,6 +198,8 @@ def _store(
     results.rewards[row, checkpoint] = earned
     for arm in range(observations.pulls.size):
         results.pulls[row, checkpoint, arm] = observations.pulls[arm]
+    # A loop of its own: in the loop above it would make UCB1 a tenth slower.
+    for arm in range(observations.totals.size):
         results.totals[row, checkpoint, arm] = observations.totals[arm]
 
 

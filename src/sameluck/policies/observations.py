@@ -1,6 +1,6 @@
 """`Observations`: what a policy has observed in one replication, its only update and the tally made from it.
 
-Every loop uses these functions: simulation, live experiments, the sums of exploration. A cell is the unit whose
+Every loop of compiled policies uses these functions, in simulations and live experiments. A cell is the unit whose
 rewards form one stack: an arm (`cell_of`), or with levels a pair of level and arm. Positions in stacks (`reads`, by
 cell) are counted apart from what a policy observes (`pulls`, by arm).
 """
